@@ -32,6 +32,14 @@ NOTE = re.compile(rf"\s*(?:{_MARK.pattern})\s*\S")
 """The beginning of a note: its mark, and a text behind it."""
 
 
+WINGDINGS = {
+    0x46: "☞", 0x6C: "●", 0x6D: "❍", 0x6E: "■", 0x6F: "□", 0x70: "❐", 0x71: "❑", 0x72: "❒", 0x73: "⬧", 0x74: "⧫",
+    0x75: "◆", 0x76: "❖", 0x77: "⬥", 0x9E: "·", 0x9F: "•", 0xA1: "○", 0xA4: "◉", 0xA7: "▪", 0xA8: "◻", 0xAA: "✦",
+    0xAB: "★", 0xD8: "➢", 0xDF: "←", 0xE0: "→", 0xE1: "↑", 0xE2: "↓", 0xE8: "➔", 0xF0: "⇨", 0xFB: "✗", 0xFC: "✓",
+    0xFD: "☒", 0xFE: "☑",
+}  # fmt: skip
+"""The signs that the font Wingdings shows at its codes."""
+
 OFFICE_PLACES = {"superscript": 1, "subscript": -1}
 """Names by which Word and Excel give the place of a run."""
 

@@ -19,7 +19,6 @@ from tasks.documents.blocks import Block
 from tasks.documents.document_errors import (
     CorruptDocument,
     DocumentError,
-    EmptyDocument,
     NeedsPassword,
     UnsupportedDocument,
 )
@@ -216,7 +215,7 @@ def test_damage_gives_a_typed_error_or_a_document(suffix: str, folder: Path, tmp
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (b"", EmptyDocument),
+        (b"", CorruptDocument),
         (b"HWP Document File V3.00 \x1a\x01\x02\x03\x04\x05", UnsupportedDocument),
         (b"%PDF-1.7", CorruptDocument),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), CorruptDocument),

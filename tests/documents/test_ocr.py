@@ -10,7 +10,7 @@ import pytest
 
 from tasks.documents.blocks import PageStatus
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.pdf.pdf_document import OcrFailed, read_image
+from tasks.documents.pdf.pdf_document import OcrFailed, read_scan
 from tasks.documents.pdf.pdf_reader import open_pdf
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
@@ -70,6 +70,5 @@ def test_text_that_is_drawn_as_outlines_is_named_or_read(tmp_path: Path) -> None
 
 @needs_tesseract
 def test_an_image_that_takes_too_long_is_given_up() -> None:
-    picture = pymupdf.open().new_page(width=400, height=400).get_pixmap(dpi=300)
     with pytest.raises(OcrFailed, match="took more than"):
-        read_image(picture.tobytes("png"), dpi=300, timeout_s=0.001)
+        read_scan(pymupdf.open().new_page(width=400, height=400), timeout_s=0.001)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from tasks.documents.docx.docx_styles import VANISHED, LookAtRun
+from tasks.documents.marks import WINGDINGS
 from tasks.documents.office_package import R, W, child_value, is_on, word_attribute
 
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
@@ -85,8 +86,7 @@ _TAKEN_OUT = {f"{W}del": DELETED, f"{W}moveFrom": "moved away in tracked changes
 _DRAWINGS = {f"{W}drawing", f"{W}pict", f"{W}object"}
 # what symbol fonts draw at their private codes (U+F000 + code in the font)
 _SYMBOLS = {
-    "wingdings": {0x6C: "●", 0x6E: "■", 0x6F: "□", 0x71: "❑", 0x76: "❖", 0xA7: "▪", 0xA8: "□", 0xD8: "➢", 0xDF: "←",
-                  0xE0: "→", 0xE1: "↑", 0xE2: "↓", 0xE8: "➔", 0xF0: "⇨", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑"},
+    "wingdings": WINGDINGS,
     "symbol": {0x61: "α", 0x62: "β", 0x64: "δ", 0x6C: "λ", 0x6D: "μ", 0x70: "π", 0x73: "σ", 0x44: "Δ", 0x53: "Σ",
                0x57: "Ω", 0xA3: "≤", 0xA5: "∞", 0xAE: "→", 0xB0: "°", 0xB1: "±", 0xB3: "≥", 0xB4: "×", 0xB7: "•",
                0xB8: "÷", 0xB9: "≠", 0xBB: "≈", 0xD6: "√", 0xE5: "∑"},

@@ -225,12 +225,6 @@ def divide_contents(data: bytes) -> Iterator[Part]:
 def _open_container(data: bytes) -> Any:
     import olefile
 
-    if not data:
-        raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
-    if not data.startswith(OLE_MAGIC):
-        raise errors.CorruptDocument(
-            "The document does not begin as HWP documents do; check its extension, or ask for an intact copy."
-        )
     # olefile would allocate terabytes for tables (FAT, small FAT, double FAT) that do not fit into the file
     sectors = max(int.from_bytes(data[at : at + 4], "little") for at in (44, 64, 72))
     valid = len(data) >= 512 and data[30:34] in _SECTOR_SHIFTS  # sectors are given as powers of two ([MS-CFB] 2.2)
@@ -249,10 +243,7 @@ class _Container:
         self._ole, self._size = ole, size
         header = self._stored("FileHeader")
         if len(header) < 48 or not header.startswith(_SIGNATURE):
-            raise errors.CorruptDocument(
-                "The document is damaged, or of another format than HWP 5; check its extension, "
-                "or ask for an intact copy."
-            )
+            raise damage_error()
         if header[35] != 5:  # the four numbers of a version are stored back to front
             version = ".".join(str(part) for part in reversed(header[32:36]))
             raise errors.UnsupportedDocument(

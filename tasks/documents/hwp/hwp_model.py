@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
 from tasks.documents.document_readers import Headings, SimpleReader, format_table, make_storable, read_whole
-from tasks.documents.marks import format_number, raise_signs
+from tasks.documents.marks import WINGDINGS, format_number, raise_signs
 from tasks.documents.page_join import LaidPage, LayoutFailed, doubt_pages, place_on_pages
 from tasks.documents.receipt import compare_letters, count_letters
 
@@ -162,14 +162,7 @@ def anchor_text(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]
     return [AnchoredText(kind, paragraphs)] if paragraphs else []
 
 
-_WINGDINGS = {0xAD: "-"} | {
-    0xF000 + code: sign
-    for code, sign in {
-        0x46: "☞", 0x6C: "●", 0x6D: "❍", 0x6E: "■", 0x6F: "□", 0x70: "❐", 0x71: "❑", 0x72: "❒", 0x73: "⬧",
-        0x74: "⧫", 0x75: "◆", 0x76: "❖", 0x77: "⬥", 0x9E: "·", 0x9F: "•", 0xA1: "○", 0xA4: "◉", 0xA7: "▪",
-        0xA8: "◻", 0xAA: "✦", 0xAB: "★", 0xD8: "➢", 0xE8: "➔", 0xF0: "⇨", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑",
-    }.items()
-}  # fmt: skip
+_BULLETS = {0xAD: "-"} | {0xF000 + code: sign for code, sign in WINGDINGS.items()}
 """Bullets are stored as private-use codes of the font Wingdings, or as a soft hyphen; these are the signs that show."""
 
 
@@ -183,7 +176,7 @@ class ListCounters:
     def mark(self, head: ListHead, *, outline_id: int) -> str:
         """Return the bullet or number of the next paragraph of a list; "" where the list has none."""
         if head.kind == "bullet":
-            return self._styles.bullets.get(head.list_id, "").translate(_WINGDINGS)
+            return self._styles.bullets.get(head.list_id, "").translate(_BULLETS)
         list_id = outline_id if head.kind == "outline" else head.list_id
         levels = self._styles.numberings.get(list_id, ())
         if head.level >= len(levels):

@@ -80,8 +80,6 @@ def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 def decrypt_hwpx(data: bytes, password: str | None) -> bytes:
     """Return an HWPX document; an encrypted one as the layout engine writes it anew. Raises DocumentError."""
-    if not data:
-        raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
     with HwpxPackage(io.BytesIO(data)) as package:
         manifest = package.xml(_MANIFEST) if _MANIFEST in package.names else None
     if manifest is None or next(manifest.iter("{*}encryption-data"), None) is None:

@@ -19,7 +19,7 @@ from typing import Any
 import pymupdf
 
 from tasks.documents.blocks import BBox, enclosing_box
-from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword, UnsupportedDocument
+from tasks.documents.document_errors import CorruptDocument, NeedsPassword, UnsupportedDocument
 from tasks.documents.document_readers import make_storable
 from tasks.documents.pdf.pdf_text import Fragment
 
@@ -44,8 +44,6 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
     pymupdf.TOOLS.mupdf_display_errors(False)
     pymupdf.TOOLS.mupdf_display_warnings(False)
     pymupdf.TOOLS.reset_mupdf_warnings()
-    if path.stat().st_size == 0:
-        raise EmptyDocument("The document has no bytes; fetch it again.")
     try:
         document = pymupdf.open(path, filetype="pdf")
         if not document.is_pdf:  # MuPDF goes by the content, whatever `filetype` says
@@ -189,16 +187,6 @@ def is_scan(page: pymupdf.Page) -> bool:
     return any(abs(pymupdf.Rect(image["bbox"]) & page.rect) >= SCAN_SHARE * abs(page.rect) for image in images)
 
 
-def read_scan(page: pymupdf.Page) -> list[Fragment]:
-    """Return the lines that tesseract reads on the page, in points of the shown page. Raises OcrFailed."""
-    dpi = OCR_DPI
-    pixels = page.rect.width * page.rect.height * (dpi / 72) ** 2
-    if pixels > MAX_OCR_PIXELS:
-        dpi = max(int(dpi * (MAX_OCR_PIXELS / pixels) ** 0.5), 36)
-    image = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
-    return read_image(image.tobytes("png"), dpi=dpi)
-
-
 WANTED_LANGUAGES = ("kor", "eng")
 MIN_CONFIDENCE = 30.0  # percent; what tesseract trusts less is texture, not text
 TIMEOUT_S = 120.0
@@ -218,8 +206,13 @@ def find_ocr_languages() -> tuple[str, ...]:
     return tuple(name for name in WANTED_LANGUAGES if name in process.stdout.split())
 
 
-def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Fragment]:
-    """Return the lines of an image in reading order, in points. Raises OcrFailed."""
+def read_scan(page: pymupdf.Page, *, timeout_s: float = TIMEOUT_S) -> list[Fragment]:
+    """Return the lines that tesseract reads on the page, in points of the shown page. Raises OcrFailed."""
+    dpi = OCR_DPI
+    pixels = page.rect.width * page.rect.height * (dpi / 72) ** 2
+    if pixels > MAX_OCR_PIXELS:
+        dpi = max(int(dpi * (MAX_OCR_PIXELS / pixels) ** 0.5), 36)
+    png = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False).tobytes("png")
     # one thread: the pages of a collection are read side by side, and tesseract's threads cost more than they give
     command = ["env", "OMP_THREAD_LIMIT=1", "tesseract", "stdin", "stdout"]
     command += ["-l", "+".join(find_ocr_languages()), "--dpi", str(dpi), "tsv"]
