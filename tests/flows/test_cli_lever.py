@@ -16,6 +16,7 @@ from tasks.lever.learning.selector_comparison import summarise
 from tasks.lever.lever_records import PoolRecipe
 from tests.command import run_here
 from tests.lever.outcomes import seed_of
+from tests.lever.small_dataset import bank
 
 
 def test_the_names_of_the_seed_are_understood() -> None:
@@ -104,6 +105,22 @@ def test_a_table_has_a_column_for_each_number_of_shots(capsys: pytest.CaptureFix
     assert title == "digits, RandSampler, pools of 32, 1 seed, 2 questions: accuracy"
     assert header.split() == ["demonstrations", "by", "2", "shots", "95", "%", "interval"]
     assert [row.split()[:2] for row in rows[:3]] == [["random", "0.150"], ["similarity", "0.450"], ["grpo", "0.800"]]
+
+
+def test_answers_that_the_judge_refuses_are_counted_beside_the_accuracies(capsys: pytest.CaptureFixture[str]) -> None:
+    found = summarise([seed_of(0, {"similarity": [0.3, None, None], "grpo": [1.0, None, 0.6]})])
+    show_report(told(stages=("evaluate",), summary=found))
+    assert "answers that the judge did not give, and that are in no mean: 3" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("weight", ["inf", "nan", "-1", "much"])
+def test_a_rule_has_a_weight_that_is_a_number(weight: str, tmp_path: Path) -> None:
+    for name in ("queries.pt", "candidates.pt"):
+        bank({name: [1.0, 0.0] for name in "abc"}).export_pt(tmp_path / name)
+    files = "--query-emb", tmp_path / "queries.pt", "--cand-emb", tmp_path / "candidates.pt"
+    done = run_here("lever", "predict", f"dpp:{weight}", *files)
+    said = f"error: dpp:{weight}: the weight of dpp is a number from 0 on, as in dpp:0.05"
+    assert (done.code, done.stderr.strip()) == (2, said)
 
 
 def test_notes_and_paths_can_be_copied_whole(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,8 +98,8 @@ def test_a_recipe_is_told_and_compared_as_far_as_it_is_known() -> None:
 @pytest.mark.parametrize(
     ("queries", "candidates", "size", "said"),
     [
-        (["c00"], IDS, 40, "query c00: 39 candidates besides itself, a pool of 40"),
-        (["new"], IDS, 41, "query new: 40 candidates besides itself, a pool of 41"),
+        (["c00"], IDS, 40, "query c00: 39 candidates besides itself, and 40 are wanted; lower `pool_size`"),
+        (["new"], IDS, 41, "query new: 40 candidates besides itself, and 41 are wanted; lower `pool_size`"),
     ],
     ids=["a candidate itself", "no candidate"],
 )

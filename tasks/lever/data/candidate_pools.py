@@ -143,8 +143,8 @@ def _locate_queries(queries: Sequence[str], candidates: Sequence[str], size: int
         eligible = len(ids) - (own_row >= 0)  # a query that is a candidate may not be its own
         if eligible < size:
             raise PoolTooSmall(
-                f"query {query}: {eligible} candidates besides itself, a pool of {size} was asked for; "
-                "ask for smaller pools or use more train items"
+                f"query {query}: {eligible} candidates besides itself, and {size} are wanted; lower `pool_size` or the "
+                "shots, or use more train items"
             )
     return ids, own
 

@@ -81,11 +81,15 @@ def lever_plus_json(summary: Summary) -> dict[str, dict[str, float]]:
 
 
 def describe_verdicts(summary: Summary) -> list[str]:
-    """Describe what the selectors are after their comparison with rules, a line for each seed or one for all."""
+    """Describe what the selectors are after their comparison with rules, and how much was not judged."""
     lines = [verdict.description for verdict in summary.verdicts]
-    if len({*lines}) <= 1:
-        return lines[:1]
-    return [f"seed {seed}: {line}" for seed, line in zip(summary.seeds, lines, strict=False)]
+    differ = len({*lines}) > 1
+    lines = [f"seed {seed}: {line}" for seed, line in zip(summary.seeds, lines, strict=False)] if differ else lines[:1]
+    unscored = sum(score.unscored for score in summary.figures)
+    return [
+        *lines,
+        *([f"answers that the judge did not give, and that are in no mean: {unscored:,}"] if unscored else []),
+    ]
 
 
 def _describe_gain(gain: Gain) -> str:
@@ -138,12 +142,10 @@ def render_markdown(summary: Summary, *, files: Sequence[str] = (), plots: Mappi
     ]
     if summary.headline:
         lines += ["", f"**{_describe_gain(summary.headline)}**, paired by query and seed."]
-        lines += [line for verdict in describe_verdicts(summary) for line in ("", verdict)]
+    lines += [line for verdict in describe_verdicts(summary) for line in ("", verdict)]
     lines += ["", f"| {' | '.join(header)} |", "|---|" + "---:|" * (len(header) - 1)]
     lines += [f"| {' | '.join(row)} |" for row in table]
     lines += ["", *(f"- {line}" for line in describe_gains(summary))]
-    if unscored := sum(score.unscored for score in summary.figures):
-        lines += ["", f"{unscored:,} answers could not be given, and are in no mean."]
     lines += [line for name, url in (plots or {}).items() for line in ("", f"![{name}]({url})")]
     if files:
         lines += ["", "## Files", *(f"- `{file}`" for file in files)]
