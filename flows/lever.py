@@ -22,6 +22,7 @@ from flows.running.lever_config import LeverConfig
 from flows.running.run_reporting import say, watched
 from flows.running.run_state import LeverRun
 from models.backends import revision_of
+from models.model_errors import ModelUnavailable
 from models.weight_files import find_clip
 from storage.records import Ref
 from tasks.lever import steps
@@ -115,7 +116,10 @@ def _read_embeddings(
     if config.is_text_task:
         encoder = encoder.model_copy(update={"fingerprint": embedder(config.encoder).id})
     elif config.encoder != DIGITS:
-        fingerprint = find_clip(config.encoder, adapters=config.adapters).fingerprint
+        try:
+            fingerprint = find_clip(config.encoder, adapters=config.adapters).fingerprint
+        except ModelUnavailable as error:
+            raise ModelUnavailable(f"--set encoder={config.encoder}: {error}") from error
         encoder = encoder.model_copy(update={"fingerprint": fingerprint})
     embedded = with_name(steps.export_embeddings, f"embed {config.dataset.title}")(dataset, encoder=encoder)
     lever_run.add_files(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)

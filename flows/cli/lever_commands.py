@@ -151,7 +151,7 @@ def predict(
         if not query_emb and not cand_emb:
             return
     if not query_emb or not cand_emb:
-        fail("give --query-emb and --cand-emb, the files of `trivet lever run --until embed`", REFUSED)
+        fail("give --query-emb and --cand-emb: results/NAME/cache/{test,candidate}_embeddings.pt of a run", REFUSED)
     with plain_errors(errors.LeverError):
         rule = SelectionRule.parse(str(checkpoint))
         opened = rule or open_selector(checkpoint, heads=heads)

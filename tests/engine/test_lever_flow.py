@@ -293,3 +293,8 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(world: World, options: tup
     assert (done.code, done.stdout) == (2, ""), done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_encoder_that_is_not_there_is_named_by_its_option(world: World) -> None:
+    done = world.run("run", "--set", "encoder=/nowhere")
+    assert (done.code, "--set encoder=/nowhere: there is no folder /nowhere with a CLIP" in done.stderr) == (1, True)

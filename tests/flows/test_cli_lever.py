@@ -123,6 +123,11 @@ def test_a_rule_has_a_weight_that_is_a_number(weight: str, tmp_path: Path) -> No
     assert (done.code, done.stderr.strip()) == (2, said)
 
 
+def test_a_prediction_without_vectors_names_the_files_that_a_run_writes() -> None:
+    done = run_here("lever", "predict", "similarity")
+    assert (done.code, "results/NAME/cache/{test,candidate}_embeddings.pt" in done.stderr) == (2, True)
+
+
 def test_notes_and_paths_can_be_copied_whole(capsys: pytest.CaptureFixture[str]) -> None:
     note, path = "a [red] file " + "x" * 200, "results/" + "y" * 200
     show_report(told(stages=("embed",), notes=(note,), files=(path,)))
