@@ -85,11 +85,9 @@ def describe_verdicts(summary: Summary) -> list[str]:
     lines = [verdict.description for verdict in summary.verdicts]
     differ = len({*lines}) > 1
     lines = [f"seed {seed}: {line}" for seed, line in zip(summary.seeds, lines, strict=False)] if differ else lines[:1]
-    unscored = sum(score.unscored for score in summary.figures)
-    return [
-        *lines,
-        *([f"answers that the judge did not give, and that are in no mean: {unscored:,}"] if unscored else []),
-    ]
+    if unscored := sum(score.unscored for score in summary.figures):
+        lines.append(f"answers that the judge did not give, and that are in no mean: {unscored:,}")
+    return lines
 
 
 def _describe_gain(gain: Gain) -> str:
