@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
@@ -78,14 +79,14 @@ def write_numbers(path: Path, documents: Iterable[bytes]) -> None:
 
 
 class Filters(TypedDict, total=False):
-    """Conditions on rows: words in the document's name, words in the row's labels, years, and kinds of statement."""
+    """Conditions on rows: words in the document's name, words in the row's labels, years, and pages."""
 
     entity: Sequence[str]
     line: Sequence[str]
     years: tuple[int, int] | None
     """The first and the last year that the period of a number may lie in."""
-    statements: Sequence[str]
-    """Kinds of financial statement to keep: `income`, `balance` …"""
+    pages: Sequence[tuple[str, int | None]]
+    """Digests of documents with a page of each; None for those without pages."""
 
 
 def read_filters(entity: str, line: str, period: str) -> Filters:
@@ -110,8 +111,8 @@ def select_numbers(
     **filters: Unpack[Filters],
 ) -> Numbers:
     """Return numbers in reading order. names: of the documents, by digest. most: number of rows from row `first` on."""
-    with _connect() as connection:
-        page = "" if most is None else f" LIMIT {most:d} OFFSET {first:d}"
+    page = "" if most is None else f" LIMIT {most:d} OFFSET {first:d}"
+    with _database().cursor() as connection:
         return _fetch(connection.execute(_query(connection, paths, names, "name, n.*", filters) + page))
 
 
@@ -122,9 +123,16 @@ def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> li
     """
     if not tables:
         return []
-    with _connect(threads=1) as connection:
-        pairs = ", ".join(f"('{_quote(document)}', {number:d})" for document, number in tables)
-        query = f'SELECT * FROM read_parquet({_list_names(paths)}) WHERE (document, "table") IN ({pairs})'
+    of_document: dict[str, list[int]] = {}
+    for document, number in tables:
+        of_document.setdefault(document, []).append(number)
+    # half the time of `(document, "table") IN (…)`, for which all columns of all rows are unpacked
+    conditions = " OR ".join(
+        f"(document = '{_quote(document)}' AND \"table\" IN ({', '.join(map(str, numbers))}))"
+        for document, numbers in of_document.items()
+    )
+    with _database().cursor() as connection:
+        query = f"SELECT * FROM read_parquet({_list_names(paths)}) WHERE {conditions}"
         return _fetch(connection.execute(f'{query} ORDER BY document, "table", "row", col')).records()
 
 
@@ -134,7 +142,7 @@ def select_statements(
     """Return each document's fullest table of each kind of statement: the document's digest and a 0-based number."""
     if not (documents and statements):
         return []
-    with _connect(threads=1) as connection:
+    with _database().cursor() as connection:
         rows = connection.execute(
             f'SELECT document, "table", statement, count(DISTINCT "row") FROM read_parquet({_list_names(paths)}) '
             f"WHERE document IN {_list_names(documents)} AND statement IN {_list_names(statements)} GROUP BY ALL"
@@ -219,8 +227,12 @@ def _query(
     conditions += (f"contains(lower({column}), lower('{_quote(word)}'))" for column, word in words)
     if years := filters.get("years"):
         conditions.append(f"period.year BETWEEN {years[0]:d} AND {years[1]:d}")
-    if statements := filters.get("statements"):
-        conditions.append(f"contains({_list_names(statements)}, statement)")
+    if pages := filters.get("pages"):
+        places = (
+            f"(document = '{_quote(document)}' AND page IS NOT DISTINCT FROM {'NULL' if page is None else int(page)})"
+            for document, page in pages
+        )
+        conditions.append(f"({' OR '.join(places)})")
     source = f"read_parquet({_list_names(paths)}) n JOIN documents USING (document) WHERE {' AND '.join(conditions)}"
     return f"SELECT {columns} FROM {source} ORDER BY file_index, file_row_number"  # columns of read_parquet
 
@@ -259,8 +271,17 @@ def _connect(**settings: int) -> DuckDBPyConnection:
     return duckdb.connect(config={**settings, "autoload_known_extensions": False})  # none is looked for, here or online
 
 
+@cache
+def _database() -> DuckDBPyConnection:
+    """Return the database for small queries, whose cursors are connections: a new one takes longer than the query."""
+    connection = _connect(threads=1)
+    # the footers of files that never change are read once; their rows are not kept, which would hold memory
+    connection.execute("SET parquet_metadata_cache = true; SET enable_external_file_cache = false")
+    return connection
+
+
 def _name_documents(connection: DuckDBPyConnection, names: Mapping[str, str]) -> None:
-    connection.execute("CREATE TABLE documents (document VARCHAR, name VARCHAR)")
+    connection.execute("CREATE OR REPLACE TEMP TABLE documents (document VARCHAR, name VARCHAR)")
     if names:
         texts = (_quote(json.dumps(column, ensure_ascii=False)) for column in (list(names), list(names.values())))
         columns = ", ".join(f"unnest(from_json('{text}', '[\"VARCHAR\"]'))" for text in texts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import metadata
 from itertools import chain, pairwise
 from threading import Lock
@@ -22,6 +22,8 @@ from tasks.language.number_words import month_number
 from tasks.language.numbers import read_amount
 
 BIGRAM = "bigram"
+MOST_TEXTS = 20_000
+"""Most texts whose stems are kept in memory: some 20 MB."""
 
 # The epsilon of rank-bm25 gives a word of most chunks a quarter of the average idf, more than many words with a
 # meaning have; so the words of grammar are left out.
@@ -67,6 +69,7 @@ class WrongTokenizer(IndexUnusable):
     """The index was made with a Korean tokenizer that is not installed here."""
 
 
+@cache
 def installed_tokenizer() -> str:
     """Return `kiwi-` with its version, or `bigram`, from the installed packages: kiwi itself is not loaded."""
     try:
@@ -198,3 +201,28 @@ def _stem(word: str) -> str:
     from snowballstemmer.english_stemmer import EnglishStemmer
 
     return EnglishStemmer().stemWord(word.replace("’", "'"))
+
+
+_split: dict[str, dict[str, tuple[str, ...]]] = {}
+
+
+class Stems:
+    """The stems of short texts, English or Korean, without words of grammar; each is split once in a process."""
+
+    def __init__(self, tokenizer: str | None) -> None:
+        """tokenizer: the name of the tokenizer of the index."""
+        self._tokenizer = tokenizer or BIGRAM
+        self._stems = _split.setdefault(self._tokenizer, {})
+        if len(self._stems) > MOST_TEXTS:  # others may be reading the old ones
+            self._stems = _split[self._tokenizer] = {}
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Split many texts at once, which is faster for Korean. Raises WrongTokenizer."""
+        if new := [text for text in dict.fromkeys(texts) if text not in self._stems]:
+            self._stems.update(zip(new, map(tuple, tokenize(new, tokenizer=self._tokenizer)), strict=True))
+
+    def of(self, text: str) -> tuple[str, ...]:
+        """Return the stems of a text in their order. Raises WrongTokenizer."""
+        if text not in self._stems:
+            self.add([text])
+        return self._stems[text]

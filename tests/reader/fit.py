@@ -27,13 +27,13 @@ import torch
 
 from models.embedders import open_embedder
 from storage.index import open_index
-from tasks.language.tokens import HANGUL
+from tasks.language.tokens import HANGUL, Stems
 from tasks.rag.answers import Filters
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.routing import Router
 from tasks.rag.reading.candidates import OF, OPERATIONS, Candidate, Packed, list_candidates, pack
 from tasks.rag.reading.cell_features import HAND_WEIGHTS, describe_cells
-from tasks.rag.reading.pages import Page, Question, Stems, compare_documents, stems_of_all
+from tasks.rag.reading.pages import Page, Question, compare_documents, stems_of_all
 from tasks.rag.reading.reader import select_records
 from tasks.rag.reading.scorers import (
     BUCKETS,

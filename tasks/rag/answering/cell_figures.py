@@ -217,9 +217,11 @@ def choose_cells(matches: Sequence[Sequence[Match]], *, one_unit: bool) -> Toget
     if not choices:
         return None
     best, *rest = choices
-    digits = [digits_of(match) for match in best.matches]
+    digits = [digits_of(match.number.shown) for match in best.matches]
     # the same digits in another table are the same answer, no rival
-    next_score = next((choice.score for choice in rest if [digits_of(cell) for cell in choice.matches] != digits), 0.0)
+    next_score = next(
+        (choice.score for choice in rest if [digits_of(match.number.shown) for match in choice.matches] != digits), 0.0
+    )
     return best._replace(margin=min(best.margin, best.score - next_score))
 
 
@@ -236,7 +238,8 @@ def _choose_around(first: Match, matches: Sequence[Sequence[Match]], *, one_unit
         if not unused:
             return None
         score, best = max(unused, key=lambda match: match[0])
-        second = max((other for other, match in unused if digits_of(match) != digits_of(best)), default=0.0)
+        digits = digits_of(best.number.shown)
+        second = max((other for other, match in unused if digits_of(match.number.shown) != digits), default=0.0)
         cells.append(best)
         total, margin = total + score, min(margin, score - second)
     return Together(tuple(cells), total / len(matches), margin / len(matches))

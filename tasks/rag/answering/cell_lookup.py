@@ -33,7 +33,7 @@ from tasks.rag.numbers.cell_search import (
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.evaluation import Describe
 from tasks.rag.numbers.identities import describe_in_answer
-from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, UNDATED, Number, number_of
+from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, UNDATED, Number, select_numbers
 from tasks.rag.numbers.periods import When, find_period
 from tasks.rag.numbers.working_out import INPUT_SCALES, KOREAN_UNITS, cite_number
 from tasks.rag.planning.names import stem_of
@@ -175,7 +175,7 @@ class Cells:
 class _Candidates(NamedTuple):
     """The numbers that a question may mean, and their documents."""
 
-    numbers: list[Number]
+    numbers: Sequence[Number]
     documents: list[str]
     is_named: bool
     """Whether the question names the documents."""
@@ -188,8 +188,6 @@ def document_names_in(plan: RetrievalPlan) -> list[str]:
 
 def _select_candidates(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> _Candidates:
     """Return the numbers of the documents that the question names, else those of the pages that were found."""
-    from storage.numbers import select_numbers
-
     names, filters = index.names, plan.filters
     names_any = any(
         match.field not in QUALIFIER_FIELDS and match.confidence >= NAME_CONFIDENCE for match in filters.matches
@@ -198,11 +196,8 @@ def _select_candidates(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -
     candidates = (*filters.favoured, *filters.documents) if is_named else (hit.chunk.document for hit in hits)
     documents = [document for document in dict.fromkeys(candidates) if document in names]
     documents = documents[:MOST_DOCUMENTS] if is_named else documents  # the pages found are few by themselves
-    rows = select_numbers(index.numbers, {document: names[document] for document in documents}).records()
-    numbers = [number_of(row) for row in rows]
-    if not is_named:
-        pages = {(hit.chunk.document, hit.chunk.page) for hit in hits}
-        numbers = [number for number in numbers if (number.document, number.page) in pages]
+    pages = () if is_named else tuple(dict.fromkeys((hit.chunk.document, hit.chunk.page) for hit in hits))
+    numbers = select_numbers(index.numbers, tuple((document, names[document]) for document in documents), pages)
     return _Candidates(numbers, documents, is_named)
 
 

@@ -20,7 +20,7 @@ from tasks.rag.numbers.computations import Computation, operation
 from tasks.rag.numbers.concepts import NEARLY, concepts, label_of, mentions, score_concepts, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.evaluation import Describe, find_no_cell
-from tasks.rag.numbers.line_lookup import Lines
+from tasks.rag.numbers.line_lookup import Lines, select_rows
 from tasks.rag.numbers.operands import PERCENT, TIMES, list_readings
 from tasks.rag.numbers.periods import Part, Period, When, write_years_out
 from tasks.rag.numbers.working_out import work_out
@@ -117,7 +117,7 @@ class Book:
     def lines(self, *documents: str) -> Lines:
         """Return the lines of these documents, or of all."""
         among = {digest: self.among[digest] for digest in documents or self.among}
-        return Lines(tuple(among), lambda year: _select_rows(self._index, among, year))
+        return Lines(tuple(among), lambda year: select_rows(self._index.numbers, tuple(among.items()), year=year))
 
     def statements(self) -> Lines:
         """Return the lines of the primary statements: of each kind the first table with nearly all of its lines."""
@@ -132,15 +132,14 @@ class Book:
         for tables in concepts_of.values():
             fullest = max(map(len, tables.values()))
             primary.add(min(table for table, keys in tables.items() if len(keys) >= NEARLY_ALL * fullest))
-        read = lambda year: [row for row in _select_rows(self._index, self.among, year) if _table_of(row) in primary]  # noqa: E731
-        return Lines(tuple(self.among), read)
+        of_year = self.lines().read
+        return Lines(tuple(self.among), lambda year: [row for row in of_year(year) if _table_of(row) in primary])
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Return all numbers of the documents."""
+        return select_rows(self._index.numbers, tuple(self.among.items()))
 
     @cache  # noqa: B019 (a book lives for one question)
-    def rows(self) -> Sequence[dict[str, Any]]:
-        """Return all numbers of the documents."""
-        return _select_rows(self._index, self.among)
-
-    @cache  # noqa: B019
     def labels(self) -> Mapping[str, int]:
         """Return the words of the labels of rows and columns, each with the number of labels that hold it."""
         labels = {label for row in self.rows() for label in (*row["row_path"], *row["column_path"])}
@@ -220,13 +219,6 @@ def withhold_uncomputed(question: str, draft: Draft) -> Draft:
             return draft
     text = f"{NOT_WORKED[language_of(question)]}\n{draft.text}"
     return draft._replace(text=text, abstained=True, reason="the question asks for arithmetic that was not understood")
-
-
-def _select_rows(index: Index, among: Mapping[str, str], year: int | None = None) -> list[dict[str, Any]]:
-    """Return the numbers of documents as rows, of one fiscal year or of all."""
-    from storage.numbers import select_numbers
-
-    return select_numbers(index.numbers, among, years=(year, year) if year else None).records()
 
 
 def _with_years(question: str, rows: Iterable[Mapping[str, Any]]) -> str:

@@ -6,15 +6,16 @@ import math
 import re
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from importlib.resources import files
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.language.tokens import HANGUL, tokenize
+from tasks.language.tokens import HANGUL, Stems
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, PLAIN_HEADERS, TOTALS, Number, find_quarter_ends
 from tasks.rag.numbers.periods import DAYS_APART, WHOLE_YEAR, Part, PeriodColumns
@@ -124,7 +125,6 @@ def select_period(question: CellQuestion, numbers: Sequence[Number]) -> list[tup
     return of_year
 
 
-Key = TypeVar("Key", bound=Hashable)
 OPPOSITES = [re.compile(pattern, re.IGNORECASE) for pattern in CELL_WORDS["columns"]["opposites"]]
 UNIT_LINE = re.compile(r"^\s*[(\[]?\s*(?:dollars?\s+)?(?:in|단위)\b", re.IGNORECASE)
 ABBREVIATED = re.compile(r"\(\s*[“\"]?[A-Z][A-Za-z]{1,7}[”\"]?\s*\)|\(\d+\)|\([a-z]\)")
@@ -192,7 +192,7 @@ class Words(NamedTuple):
 
     def score_word(self, word: str) -> float:
         """Return 1 where the text holds a word, SAME_THING where it holds a synonym, else 0."""
-        if word in self.words or (len(word) > 1 and HANGUL.search(word) and word in self.run):
+        if word in self.words or (len(word) > 1 and word in self.run and HANGUL.search(word)):
             return 1.0
         meanings = SYNONYMS.get(word)
         if not meanings:
@@ -216,16 +216,19 @@ class CellScorer:
 
     def __init__(self, question: CellQuestion, numbers: Sequence[Number], tokenizer: str) -> None:
         self._question = question
-        self._tokenizer = tokenizer
-        self._tokens: dict[str, frozenset[str]] = {}
+        self._stems = Stems(tokenizer)
+        self._labels: dict[tuple[str, ...], tuple[Words, Sequence[float]]] = {}
         self._fits: dict[tuple[tuple[str, ...], tuple[str, ...], str], LabelFit] = {}
-        self._tokenize({text for number in numbers for text in (*number.row_path, *number.column_path)})
-        self._tokenize({column_words(number.column_path) for number in numbers})
+        self._rarities: dict[str, float] = {}
+        texts = {text for number in numbers for text in (*number.row_path, *number.column_path)}
+        self._stems.add(_plain(text) for text in (*texts, *{column_words(number.column_path) for number in numbers}))
         labels = {label for number in numbers for label in number.row_path[-1:]}
-        self._labels = len(labels) + 1
-        self._seen = Counter(word for label in labels for word in self._tokens[label])
+        self._label_count = len(labels) + 1
+        self._seen = Counter(word for label in labels for word in self._words_in(label))
         self._asking = Words(frozenset(word.text for word in question.words), join_hangul([question.core]))
-        self._weights = {word: self._weight(word) for word in question.words}
+        self._asked = tuple(dict.fromkeys(question.words))
+        self._weights = [self._weight(word) for word in self._asked]
+        self._opposed = [pattern.search(question.text) is None for pattern in OPPOSITES]
 
     def match(self, number: Number, context: Context, certainty: float) -> Match:
         """Score a cell; 0 where none of its labels holds a word of the question.
@@ -244,59 +247,71 @@ class CellScorer:
         return Match(number, score, *label_fit[1:], certainty, context.rank)
 
     def _score_labels(self, number: Number, around: str) -> LabelFit:
-        question = self._question
+        asked, weights = self._asked, self._weights
         # the label of a row, with its heading where it is a bare "Total"; and the headings above
         path = number.row_path
-        at = -2 if len(path) > 1 and self._tokens[path[-1]] <= FREE else -1
-        label, heads = path[at:], path[:at]
-        own, above, column = self._words_of(label), self._words_of(heads), self._words_of(number.column_path)
-        self._tokenize([around])
-        places = ((own, OWN), (column, COLUMN), (above, HEAD), (self._words_of([around]), AROUND))
-        by_name, alternative_words = _find_alternatives(question.alternatives, own.words | above.words | column.words)
-        shares = {
-            word: max(
-                (OTHER_NAME * (word.text in by_name), *(share * words.score_word(word.text) for words, share in places))
+        at = -2 if len(path) > 1 and self._words_in(path[-1]) <= FREE else -1
+        (own, in_own), (above, in_above) = self._hold(path[at:]), self._hold(path[:at])
+        (column, in_column), (_, in_text) = self._hold(number.column_path), self._hold((around,))
+        by_name, alternative_words = _find_alternatives(
+            self._question.alternatives, own.words | above.words | column.words
+        )
+        shares = [
+            max(
+                OTHER_NAME * (word.text in by_name), OWN * own_share, COLUMN * share, HEAD * head_share, AROUND * beside
             )
-            for word in question.words
-        }
-        question_share = _weighted_share(self._weights, shares)
-        focus = _weighted_share({word: weight for word, weight in self._weights.items() if word.focus}, shares)
+            for word, own_share, share, head_share, beside in zip(
+                asked, in_own, in_column, in_above, in_text, strict=True
+            )
+        ]
+        question_share = _weighted_share(weights, shares)
+        focus = self._share_where([word.focus for word in asked], shares)
         labelled = self._share_in_question(own.words - FREE, alternative_words)
-        unheld = tuple(word for word, share in shares.items() if not share)
-        if max(shares.values()) <= AROUND:  # only the text before the table holds any
+        unheld = tuple(word for word, share in zip(asked, shares, strict=True) if not share)
+        if max(shares) <= AROUND:  # only the text before the table holds any
             return LabelFit(0.0, question_share, focus, labelled, unheld)
-        header_words = self._tokens[column_words(number.column_path)]
+        header_words = self._words_in(column_words(number.column_path))
         score = OF_QUESTION * question_share + LABELLED * labelled
         score *= 1 - UNASKED_COLUMN * (1 - self._share_in_question(header_words - FREE, alternative_words))
         score *= 1 - UNASKED_HEAD * (1 - self._share_in_question(above.words - FREE, alternative_words))
-        names = {word: weight for word, weight in self._weights.items() if word.name}
-        score *= (1 - NO_NAME * (1 - _weighted_share(names, shares))) * (1 - NO_FOCUS * (1 - focus))
-        if not question.change and CHANGE.search(" ".join(number.column_path)):
+        name_share = self._share_where([word.name for word in asked], shares)
+        score *= (1 - NO_NAME * (1 - name_share)) * (1 - NO_FOCUS * (1 - focus))
+        if not self._question.change and CHANGE.search(" ".join(number.column_path)):
             score *= CHANGED
         labels = " ".join((*number.row_path[-2:], *number.column_path))
         # opposites that one of the two says and the other does not
-        opposed = [(pattern.search(question.text) is None) != (pattern.search(labels) is None) for pattern in OPPOSITES]
+        opposed = [
+            lacks != (pattern.search(labels) is None) for lacks, pattern in zip(self._opposed, OPPOSITES, strict=True)
+        ]
         score *= OPPOSED ** sum(opposed)
         return LabelFit(score, question_share, focus, labelled, unheld)
 
-    def _tokenize(self, texts: Iterable[str]) -> None:
-        new = [text for text in texts if text not in self._tokens]
-        plain = [ABBREVIATED.sub(" ", unify_spellings(text)) for text in new]
-        self._tokens.update(zip(new, map(frozenset, tokenize(plain, tokenizer=self._tokenizer)), strict=True))
+    def _words_in(self, text: str) -> frozenset[str]:
+        return frozenset(self._stems.of(_plain(text)))
 
-    def _words_of(self, texts: Sequence[str]) -> Words:
-        return Words(frozenset[str]().union(*(self._tokens[text] for text in texts)), join_hangul(texts))
+    def _hold(self, texts: tuple[str, ...]) -> tuple[Words, Sequence[float]]:
+        """Return the words of some texts, and how well they hold each word of the question."""
+        if texts not in self._labels:
+            words = Words(frozenset[str]().union(*map(self._words_in, texts)), join_hangul(texts))
+            self._labels[texts] = words, [words.score_word(word.text) for word in self._asked]
+        return self._labels[texts]
+
+    def _share_where(self, counts: Sequence[object], shares: Sequence[float]) -> float:
+        """Return the weighted share over those words of the question that count; 1 where none does."""
+        counted = [at for at, count in enumerate(counts) if count]
+        return _weighted_share([self._weights[at] for at in counted], [shares[at] for at in counted])
 
     def _share_in_question(self, words: frozenset[str], alternative_words: frozenset[str]) -> float:
         """Return the share of a label's words that the question holds, weighed by rarity; 1 for no words."""
-        weights = {word: self._rarity(word) for word in words}
-        return _weighted_share(
-            weights, {word: max(self._asking.score_word(word), float(word in alternative_words)) for word in words}
-        )
+        shares = [max(self._asking.score_word(word), float(word in alternative_words)) for word in words]
+        return _weighted_share([self._rarity(word) for word in words], shares)
 
     def _rarity(self, word: str) -> float:
         """Return 1 for a word that one label holds or none, and less the more labels hold it."""
-        return math.log(1 + self._labels / (self._seen[word] or 1)) / math.log(1 + self._labels)
+        if word not in self._rarities:
+            count = self._label_count
+            self._rarities[word] = math.log(1 + count / (self._seen[word] or 1)) / math.log(1 + count)
+        return self._rarities[word]
 
     def _weight(self, word: Word) -> float:
         """Return what a word of the question counts: its own weight for a name, else the weight by its rarity."""
@@ -309,9 +324,14 @@ class CellScorer:
         return word.weight * (max(0.25, self._rarity(word.text)) if in_labels else UNKNOWN)
 
 
-def _weighted_share(weights: Mapping[Key, float], shares: Mapping[Key, float]) -> float:
-    whole = sum(weights.values())
-    return sum(weight * shares[key] for key, weight in weights.items()) / whole if whole else 1.0
+@lru_cache(maxsize=65_536)
+def _plain(text: str) -> str:
+    return ABBREVIATED.sub(" ", unify_spellings(text))
+
+
+def _weighted_share(weights: Sequence[float], shares: Sequence[float]) -> float:
+    whole = sum(weights)
+    return sum(weight * share for weight, share in zip(weights, shares, strict=True)) / whole if whole else 1.0
 
 
 def join_hangul(texts: Iterable[str]) -> str:
@@ -319,7 +339,8 @@ def join_hangul(texts: Iterable[str]) -> str:
     return "".join(re.findall("[가-힣]+", " ".join(texts)))
 
 
-def column_words(column_path: Sequence[str]) -> str:
+@lru_cache(maxsize=65_536)
+def column_words(column_path: tuple[str, ...]) -> str:
     """Return what the headers of a column say beside its period and its unit; empty for the column of the total."""
     words = [word for header in column_path if not UNIT_LINE.search(header) for word in words_of(header)]
     if TOTALS.intersection(words):
@@ -404,17 +425,19 @@ def search_cells(
     if not matches:
         return None
     first = matches[0]
+    digits = digits_of(first.number.shown)
     alike = [
-        match for match in matches if match.score >= first.score - AS_GOOD and digits_of(match) == digits_of(first)
+        match for match in matches if match.score >= first.score - AS_GOOD and digits_of(match.number.shown) == digits
     ]
     best = max(alike, key=lambda match: match.number.scale)  # a table may have lost the line with its unit
-    rival_score = next((match.score for match in matches if digits_of(match) != digits_of(first)), 0.0)
+    rival_score = next((match.score for match in matches if digits_of(match.number.shown) != digits), 0.0)
     return CellMatch(best._replace(score=first.score), first.score - rival_score)
 
 
-def digits_of(match: Match) -> str:
+@lru_cache(maxsize=65_536)
+def digits_of(shown: str) -> str:
     """Return the digits and the point of a cell: equal for one value in several tables, whatever its sign or unit."""
-    return re.sub(r"[^\d.]", "", match.number.shown)
+    return re.sub(r"[^\d.]", "", shown)
 
 
 def _rank_by_meaning(question: CellQuestion, matches: Sequence[Match], embed: Embed) -> list[Match]:

@@ -7,7 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.documents.blocks import BBox
@@ -86,7 +88,7 @@ class Lines:
     def __init__(self, documents: Sequence[str], read: Read) -> None:
         """Make a lookup over documents: digests, those that fit the question best first."""
         self._rank = {document: at for at, document in enumerate(documents)}
-        self._read = read
+        self.read = read
         self._years: dict[int, list[Number]] = {}
         self._sizes: Counter[tuple[str, int, int]] = Counter()  # cells by document, table and column
         self._named: dict[tuple[str, int], set[str]] = defaultdict(set)
@@ -116,7 +118,7 @@ class Lines:
 
     def _numbers_of(self, year: int) -> list[Number]:
         if year not in self._years:
-            self._years[year] = [number_of(row) for row in self._read(year)]
+            self._years[year] = [number_of(row) for row in self.read(year)]
             self._sizes.update((number.document, number.table, number.col) for number in self._years[year])
             self._columns.update(map(_row_of_period, self._years[year]))
             for number in self._years[year]:
@@ -174,6 +176,33 @@ def find_quarter_ends(numbers: Iterable[Number], part: Part) -> frozenset[tuple[
 
 def _row_of_period(number: Number) -> tuple[str, int, int, str]:
     return number.document, number.table, number.row, number.period.label
+
+
+Names = tuple[tuple[str, str], ...]
+"""Digest and name of each of some documents."""
+Pages = tuple[tuple[str, int | None], ...]
+"""Digest of a document and a page of it; None for documents without pages."""
+
+
+# the ways to answer one question read the same rows
+@lru_cache(maxsize=4)
+def select_rows(
+    paths: tuple[Path, ...], names: Names, *, year: int | None = None, pages: Pages = ()
+) -> Sequence[Mapping[str, Any]]:
+    """Return the numbers of documents as rows of storage.numbers, of one fiscal year or of all.
+
+    paths: those of storage.index. pages: those to which the rows are limited; empty for all.
+    """
+    from storage import numbers
+
+    years = (year, year) if year else None
+    return numbers.select_numbers(paths, dict(names), years=years, pages=pages).records()
+
+
+@lru_cache(maxsize=2)
+def select_numbers(paths: tuple[Path, ...], names: Names, pages: Pages = ()) -> Sequence[Number]:
+    """Return `select_rows` of all years as Numbers."""
+    return [number_of(row) for row in select_rows(paths, names, pages=pages)]
 
 
 def number_of(row: Mapping[str, Any]) -> Number:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tasks.language.numbers import CALENDAR, Number, read_numbers, written_value
 from tasks.language.sentences import split_sentences
-from tasks.language.tokens import BIGRAM, tokenize
+from tasks.language.tokens import Stems
 from tasks.rag.retrieval.search import Hit
 
 MOST_SENTENCES = 120
@@ -31,26 +31,6 @@ def words_of(text: str) -> list[str]:
 def years_of(text: str) -> list[int]:
     """Return the years that a text names, each once, in their order: 2019, FY19."""
     return list(dict.fromkeys(int(full or f"20{short}") for full, short in YEARS.findall(text)))
-
-
-class Stems:
-    """The stems of texts, English or Korean, without words of grammar."""
-
-    def __init__(self, tokenizer: str | None) -> None:
-        """tokenizer: the name of the tokenizer of the index."""
-        self._tokenizer = tokenizer or BIGRAM
-        self._known: dict[str, tuple[str, ...]] = {}
-
-    def add(self, texts: Iterable[str]) -> None:
-        """Split many texts at once, which is faster for Korean."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
-        self._known.update(zip(new, map(tuple, tokenize(new, tokenizer=self._tokenizer)), strict=True))
-
-    def of(self, text: str) -> tuple[str, ...]:
-        """Return the stems of a text in their order."""
-        if text not in self._known:
-            self.add([text])
-        return self._known[text]
 
 
 class Amount(NamedTuple):

@@ -18,6 +18,7 @@ from storage.numbers import select_cells, select_statements
 from storage.records import Record
 from tasks.documents.blocks import Place
 from tasks.language.sentences import Language, disarm_marks, language_of
+from tasks.language.tokens import Stems
 from tasks.rag.answers import CURRENCIES, KOREAN_SCALES, Citation, Draft, Filters, Short, Value
 from tasks.rag.numbers.cell_facts import name_of_cell
 from tasks.rag.numbers.concepts import Concept, mentions
@@ -33,7 +34,7 @@ from tasks.rag.reading.candidates import (
     short_texts,
 )
 from tasks.rag.reading.cell_features import Features, describe_cells
-from tasks.rag.reading.pages import Amount, Cell, Page, Question, Stems, compare_documents, years_of
+from tasks.rag.reading.pages import Amount, Cell, Page, Question, compare_documents, years_of
 from tasks.rag.reading.scorers import Reader, answer_key, choose, load_reader
 from tasks.rag.retrieval.search import Hit
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from storage.numbers import COLUMNS
-from tasks.language.tokens import BIGRAM
+from tasks.language.tokens import BIGRAM, Stems
 from tasks.rag.answers import Draft, Short, Value
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.document_numbers import document_cells
 from tasks.rag.reading.candidates import Candidate
-from tasks.rag.reading.pages import Page, Standing, Stems, compare_documents
+from tasks.rag.reading.pages import Page, Standing, compare_documents
 from tasks.rag.reading.reader import find_nonsense, write_answer
 from tasks.rag.retrieval.search import Hit
 from tests.rag.numbers.test_cell_facts import page
