@@ -6,7 +6,6 @@ import csv
 import hashlib
 import io
 import json
-import re
 from collections.abc import Sequence
 from contextlib import aclosing
 from functools import lru_cache, partial
@@ -32,6 +31,7 @@ from tasks.language.number_words import CURRENCIES
 from tasks.language.sentences import strip_marks
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, cited_place, headline_of
+from tasks.rag.numbers.concepts import score_concepts
 from tasks.rag.planning.plan import parse_answers
 
 STAGES = {
@@ -44,8 +44,6 @@ STAGES = {
 MOST_SESSIONS = 200
 MOST_CORRECTION_CHARS = 4_000
 MOST_EXAMPLES = 4
-LABEL = re.compile(r"[^\W\d_]\D{2,40}")
-"""Label of a row that makes a question."""
 FOLDER = "labelled"
 _writing = Lock()
 pages = Pages()
@@ -76,7 +74,7 @@ def _show_answers(visit: Visit, session: Session | None, answers: Sequence[Answe
 
 @lru_cache(maxsize=8)
 def list_examples(live: LiveIndex, generation: str) -> tuple[str, ...]:
-    """Return questions for sums of money, each by the label of a row of another table of another document.
+    """Return questions for sums of money, each for a line of statements or budgets in another document.
 
     generation: digest of the index, which has other examples when it changes.
     """
@@ -84,7 +82,7 @@ def list_examples(live: LiveIndex, generation: str) -> tuple[str, ...]:
     examples, labels = dict[str, str](), set[str]()
     for number in doors.numbers(live):
         label, name, period = number["line"].rpartition(" › ")[2], PurePath(number["document"]).stem, number["period"]
-        is_clear = number["unit"] in CURRENCIES.values() and not number["doubt"] and LABEL.fullmatch(label)
+        is_clear = number["unit"] in CURRENCIES.values() and not number["doubt"] and score_concepts(label)
         if is_clear and name not in examples and label not in labels:
             labels.add(label)
             korean = f"{name}: {f'{period} ' if period else ''}{label}은(는) 얼마인가요?"

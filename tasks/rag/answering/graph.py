@@ -251,7 +251,7 @@ def generate(state: State, desk: Desk) -> Added:
 
 
 def _write_draft(state: State, desk: Desk) -> Added:
-    """Return a model's answer over passages and cells, else one without a model, as where that is of cells and sure."""
+    """Return a model's answer over passages and cells; one without where there is none, or cells answer surely."""
     drafts = [choose_draft(part.drafts) for part in state["parts"]]
     # what a sentence states a model says better; what cells give needs none
     all_computed = all(

@@ -201,7 +201,7 @@ def test_a_question_goes_to_the_chosen_documents_and_model(keeping: Site) -> Non
     assert (refused.status_code, "is no model here; there are none" in refused.text) == (422, True)
 
 
-def test_examples_are_of_other_tables_of_other_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_ask_for_other_lines_of_other_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     def number(document: str, line: str, unit: str = "USD", period: str | None = "2023") -> dict[str, Any]:
         return {"document": document, "line": line, "unit": unit, "period": period, "doubt": None}
 
@@ -210,12 +210,13 @@ def test_examples_are_of_other_tables_of_other_documents(monkeypatch: pytest.Mon
         ("a/tram.pdf", "Costs › Net sales", "USD"),
         ("a/tram.pdf", "Other", "USD"),
         ("b.pdf", "Net sales", "USD"),
-        ("b.pdf", "사업 예산", "KRW"),
+        ("b.pdf", "Adult", "KRW"),
+        ("b.pdf", "총사업비", "KRW"),
         ("c.pdf", "Length", "m"),
     )
     monkeypatch.setattr(doors, "numbers", lambda _: [number(*line) for line in lines])
     live: Any = object()
-    assert list_examples(live, "") == ("What was Net sales in 2023 in tram?", "b: 2023 사업 예산은(는) 얼마인가요?")
+    assert list_examples(live, "") == ("What was Net sales in 2023 in tram?", "b: 2023 총사업비은(는) 얼마인가요?")
 
 
 def test_a_conversation_is_exported_as_markdown_and_as_a_sheet_and_no_longer_as_word_or_pdf(keeping: Site) -> None:
