@@ -182,12 +182,14 @@ def predict(
 def export(
     selector: Annotated[Path, typer.Argument(help="A selector that a run has evaluated: …/grpo_….safetensors.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder.")],
+    as_json: Json = False,
 ) -> None:
     """Copy a selector and its card into a folder, to hand on; `lever predict DIR --check` proves it there."""
     from tasks.lever.learning.predicting import export_selector
 
     with plain_errors(errors.LeverError):
-        screen.print(f"{export_selector(selector, folder).parent}/", markup=False, soft_wrap=True)
+        out = export_selector(selector, folder).parent
+    emit({"folder": str(out)}, as_json, lambda: screen.print(f"{out}/", markup=False, soft_wrap=True))
 
 
 @app.command("vqa-score")
@@ -216,8 +218,7 @@ def vqa_score(
     def show() -> None:
         lines = [f"{scores.overall:.4f}  VQA accuracy over {len(scores.per_question):,} questions"]
         lines += [f"{accuracy:.4f}  {name}" for name, accuracy in scores.per_answer_type.items()]
-        for line in lines:
-            screen.print(line, markup=False, soft_wrap=True)
+        screen.print("\n".join(lines), markup=False, soft_wrap=True)
 
     emit(scores, as_json, show)
 

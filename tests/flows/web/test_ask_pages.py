@@ -206,11 +206,8 @@ def test_examples_ask_for_other_lines_of_other_documents(monkeypatch: pytest.Mon
         return {"document": document, "line": line, "unit": unit, "period": period, "doubt": None}
 
     lines = (
-        ("a/tram.pdf", "1. 2023", "USD"),
-        ("a/tram.pdf", "Costs › Net sales", "USD"),
-        ("a/tram.pdf", "Other", "USD"),
-        ("b.pdf", "Net sales", "USD"),
-        ("b.pdf", "Adult", "KRW"),
+        *(("a/tram.pdf", line, "USD") for line in ("1. 2023", "Costs › Net sales", "Other")),
+        *(("b.pdf", line, "KRW") for line in ("Net sales", "Adult")),
         ("b.pdf", "총사업비", "KRW"),
         ("c.pdf", "Length", "m"),
     )
