@@ -40,14 +40,28 @@ class PlacedShape(NamedTuple):
     is_covered: bool = False
     """Under another shape."""
 
-    def is_under(self, above: PlacedShape) -> bool:
-        """Return whether a shape that is drawn later hides this one: a plain rectangle without a shine through."""
-        fill, form = _find_fill(above.shape.element), above.shape.element.find("{*}spPr/{*}prstGeom")
-        color = None if fill is None or form is None or form.get("prst") != "rect" else _find_color(fill)
-        if not (self.bbox and above.bbox and color and color != NO_INK) or above.is_hidden:
+    def covers(self) -> bool:
+        """Return whether nothing that it stands before is seen: an upright rectangle in one colour that covers."""
+        form, fill = self.shape.element.find("{*}spPr/{*}prstGeom"), _find_fill(self.shape.element)
+        is_plain = form is not None and form.get("prst") == "rect" and fill is not None and not self.is_hidden
+        return is_plain and not self.is_turned() and _find_color(fill) not in (None, NO_INK)
+
+    def is_turned(self) -> bool:
+        return next(self.shape.element.iter(f"{DRAWING}xfrm"), {}).get("rot", "0") != "0"
+
+    def is_under(self, cover: BBox) -> bool:
+        """Return whether all of it lies in a cover's box: what is turned, or runs out of its own, may not."""
+        if not self.bbox or self.is_turned():
             return False
-        (left, top, right, bottom), (x0, y0, x1, y1) = self.bbox, above.bbox
-        return x0 <= left and y0 <= top and right <= x1 and bottom <= y1
+        (left, top, right, bottom), (x0, y0, x1, y1) = self.bbox, cover
+        if not (x0 <= left and y0 <= top and right <= x1 and bottom <= y1):
+            return False
+        text = "".join(node.text or "" for node in self.shape.element.iter(f"{DRAWING}t"))
+        size = max((int(node.get("sz", "1800")) / 100 for node in self.shape.element.iter(f"{DRAWING}rPr")), default=18)
+        wraps = all(node.get("wrap") != "none" for node in self.shape.element.iter(f"{DRAWING}bodyPr"))
+        # a letter is some .6 of its size wide
+        length, width = 0.6 * size * len(text), right - left
+        return length * size <= width * (bottom - top) and (wraps or length <= width)
 
     def explain_unseen(self, size: tuple[float, float]) -> str | None:
         """Return why the shape is not seen on a slide of a size; None if it is."""
@@ -131,8 +145,10 @@ def _add_slide(blocks: BlockList, slide: Any, number: int, *, size: tuple[float,
         blocks.hide(text, reason, page=number)
     title, shapes = slide.shapes.title, list(_place_shapes(slide.shapes))
     if slide.element.find("{*}timing") is None:  # what is animated may come and go
+        covers = [(n, entry.bbox) for n, entry in enumerate(shapes) if entry.bbox and entry.covers()]
         shapes = [
-            entry._replace(is_covered=any(map(entry.is_under, shapes[n + 1 :]))) for n, entry in enumerate(shapes)
+            entry._replace(is_covered=any(n < later and entry.is_under(cover) for later, cover in covers))
+            for n, entry in enumerate(shapes)
         ]
     heading = next((entry for entry in shapes if title is not None and entry.shape.shape_id == title.shape_id), None)
     if title is not None and heading and title.has_text_frame and not heading.explain_unseen(size):
@@ -154,7 +170,9 @@ def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
     trees = (slide.element, slide.slide_layout.element, slide.slide_layout.slide_master.element)
     background = next((found for tree in trees if (found := tree.find("{*}cSld/{*}bg")) is not None), None)
     colors = trees[-1].find("{*}clrMap")
-    is_light = colors is None or colors.get("bg1") == "lt1"  # a dark template has its colours the other way round
+    # a dark template or slide has its colours the other way round
+    is_light = colors is None or colors.get("bg1") == "lt1"
+    is_light = is_light and slide.element.find("{*}clrMapOvr/{*}overrideClrMapping") is None
     paper = (WHITE if background is None else _find_color(background)) if is_light else None
     # what is drawn on a slide may lie behind letters, so those on bare paper are judged only
     paper = None if any(_draws_ground(node) for tree in trees for node in tree.iter()) else paper
@@ -164,9 +182,11 @@ def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
             continue
         fill = look.find(f"{DRAWING}solidFill")
         # a cell or a shape with a colour of its own is the ground of its letters
-        around = next((f for f in map(_find_fill, run.iterancestors()) if f is not None), None)
+        fills = (found for found in map(_find_fill, run.iterancestors()) if found is not None)
+        around = next((found for found in fills if _find_color(found) != NO_INK), None)
         ground = paper if around is None else _find_color(around) if is_light else None
-        ground = ground if look.find(f"{DRAWING}highlight") is None else None
+        # letters with an outline, a shadow or a mark of their own are told from any ground
+        ground = None if any(local_name(node.tag) in ("highlight", "ln", "effectLst") for node in look) else ground
         ink = NO_INK if look.find(f"{DRAWING}noFill") is not None else None if fill is None else _find_color(fill)
         if reason := explain_unseen(ink=ink, ground=ground, size_pt=int(look.get("sz", "1800")) / 100):
             run.getparent().remove(run)

@@ -74,10 +74,12 @@ _PX = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "rem": 16.0, "in": 96.0, "cm": 37.8, 
 _SIZE = re.compile(r"(-?\d*\.?\d+)\s*([a-z%]*)")
 _SELECTOR = re.compile(r"(?:[a-z][\w-]*|\*)?(?:[.#][\w-]+|\[[\w-]+(?:=[^\]]*)?\])*", re.IGNORECASE)
 _NAME = re.compile(r"\[[^\]]*\]|[.#]?[^.#\[]+")
-_ON_SCREEN = re.compile(r"@media\s+(?:only\s+)?screen", re.IGNORECASE)
+_ON_SCREEN = re.compile(r"@media\s+(?:only\s+)?(?:screen|all)(?:\s*,.*)?", re.IGNORECASE)
 """What rules stand in that hold wherever a page is shown."""
 _FONT_SIZE = re.compile(r"(?<!\S)(0|[\d.]+[a-z%]+)(?=[\s/])")
 """The size in a `font`, whose weight is a number without a unit."""
+_WORD = re.compile(r"[^\s(]+(?:\([^)]*\))?|\([^)]*\)")
+"""A value of several, a colour with its numbers in one."""
 _LEAST_OPACITY = 0.02
 """Ink that covers less of its ground is not seen."""
 _FAR_PX = 999
@@ -88,9 +90,10 @@ _CUT = (
 )  # fmt: skip
 """Shapes, moves and filters that leave nothing of an element."""
 _SETTLED = set(
-    "display visibility opacity font-size color background background-color overflow overflow-x overflow-y position "  # noqa: SIM905
-    "left top right bottom text-indent height max-height width max-width vertical-align padding-left margin-left "
-    "clip clip-path transform filter content-visibility".split()
+    "display visibility opacity font-size color background background-color background-image background-clip "  # noqa: SIM905
+    "-webkit-background-clip overflow overflow-x overflow-y position left top right bottom text-indent height "
+    "max-height width max-width vertical-align padding-left margin-left clip clip-path transform filter "
+    "content-visibility".split()
 )
 """Declarations that decide what is seen, and how."""
 _ATTRIBUTES = {"style", "color", "text", "bgcolor", "background", "hidden", "open", "popover"}
@@ -140,6 +143,8 @@ class _Rule(NamedTuple):
     of elements that stand directly in each other, from the innermost.
     """
     style: dict[str, str]
+    names: frozenset[str]
+    """All names in its parts."""
 
     def holds(self, nest: Sequence[frozenset[str]]) -> bool:
         """Return whether it is for an element; nest: its names, then those of the elements around it."""
@@ -163,6 +168,8 @@ class StyleSheet:
         # a sheet that is not read here may colour the page
         knows_grounds = not any("stylesheet" in node.get("rel", "").lower() for node in root.iter("link"))
         for node in root.iter("style"):
+            if re.search("all|screen", node.get("media", "all"), re.IGNORECASE) is None:
+                continue
             css = re.sub(r"/\*.*?\*/|<!--|-->", "", node.text or "", flags=re.DOTALL)
             for selectors, body in _rules_of(css):
                 style = _read_style(body)
@@ -172,12 +179,12 @@ class StyleSheet:
                     if groups and all(part and _SELECTOR.fullmatch(part) for part in parts):
                         weight = selector.count("#"), selector.count(".") + selector.count("["), len(parts)
                         nest = tuple(tuple(map(_read_names, reversed(group))) for group in reversed(groups))
-                        rule = _Rule(weight, next(order), nest, style)
+                        names = frozenset[str]().union(*(part for group in nest for part in group))
+                        rule = _Rule(weight, next(order), nest, style, names)
                         self._rules.setdefault(max(nest[0][0], default="*"), []).append(rule)
-                    elif "background" in style or "background-color" in style:
+                    elif any(name.startswith("background") for name in style):
                         knows_grounds = False
-        parts = (part for rules in self._rules.values() for rule in rules for group in rule.parts for part in group)
-        used = set[str]().union(*parts)
+        used = set[str]().union(*(rule.names for rules in self._rules.values() for rule in rules))
         self._ids = {name[1:] for name in used if name[0] == "#"}
         self._attributes = {name[1:-1].partition("=")[0] for name in used if name[0] == "["}
         self._decisive = _ATTRIBUTES | self._attributes | ({"class"} if used else set())
@@ -196,7 +203,9 @@ class StyleSheet:
                 nest.append(around.names)
                 around = around.outer
             nest.insert(0, names)
-            named = (rule for name in ("*", *names) for rule in self._rules.get(name, ()) if rule.holds(nest))
+            every = names.union(*nest)
+            likely = (rule for name in ("*", *names) for rule in self._rules.get(name, ()) if rule.names <= every)
+            named = (rule for rule in likely if rule.holds(nest))
             style = {"background": "url()"} if node.tag in _COLORED else dict[str, str]()
             for rule in sorted(named, key=lambda rule: rule[:2]):
                 style |= rule.style
@@ -258,16 +267,21 @@ def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str
         return "display: none"
     if _pixels(style.get("opacity"), 1) < _LEAST_OPACITY:
         return "opacity: 0"
-    shapes = "\n".join(style.get(name, "") for name in ("clip", "clip-path", "transform", "filter"))
+    is_placed = style.get("position") in ("absolute", "fixed")
+    cuts = ("clip", "clip-path", "transform", "filter")
+    shapes = "\n".join(style.get(name, "") for name in cuts[not is_placed :])  # `clip` cuts only what is placed
     if any(cut in re.sub(r"[ ,]+", ",", shapes).replace("0px", "0") for cut in _CUT):
         return "nothing of it is left"
     overflow = " ".join(style.get(name, "") for name in ("overflow", "overflow-x", "overflow-y"))
     if not {"hidden", "clip"}.isdisjoint(overflow.split()):
-        sides = (_pixels(style.get(side), 100) for side in ("height", "max-height", "width", "max-width"))
+        # a share is one of the window
+        sides = (_pixels(style.get(side), 100, parent=1600) for side in ("height", "max-height", "width", "max-width"))
         if min(sides) <= 1:
             return "a box without size"
-    moved = ("left", "top", "right", "bottom") if style.get("position") in ("absolute", "fixed") else ()
-    if any(_pixels(style.get(side), 0) < -_FAR_PX for side in (*moved, "text-indent", "margin-left")):
+    # what is held on two sides reaches from one to the other
+    sides = ("left" if "left" in style else "right", "top" if "top" in style else "bottom") if is_placed else ()
+    moves = [_pixels(style.get(side), 0) for side in (*sides, "text-indent", "margin-left")]
+    if min(*moves[:-1], moves[-1] + _pixels(style.get("padding-left"), 0)) < -_FAR_PX:
         return "off the page"
     return None
 
@@ -291,12 +305,13 @@ def _inherit(look: Look, style: Mapping[str, str]) -> Look:
         named = look.size_px if size in ("inherit", "smaller", "larger") else 16.0
         look = look._replace(size_px=_pixels(size, named, parent=look.size_px))
     if (color := style.get("color", "inherit")) != "inherit":
-        look = look._replace(ink=read_color(color))
-    for ground in (style[name] for name in ("background", "background-color") if name in style):
+        is_cut_out = "text" in (style.get("background-clip"), style.get("-webkit-background-clip"))
+        look = look._replace(ink=None if is_cut_out else read_color(color))  # letters cut out of their ground
+    for ground in (style[name] for name in ("background", "background-color", "background-image") if name in style):
         if ground not in ("none", "transparent", "inherit", "initial"):
-            words = re.sub(r"\s*,\s*", ",", ground).split()
-            read = next((color for word in words if (color := read_color(word))), None)
-            if read == NO_INK:
-                continue
-            look = look._replace(ground=None if "(" in ground and "rgb" not in ground else read and read[:3])
+            colors = [(word, read_color(word)) for word in _WORD.findall(re.sub(r"\s*,\s*", ",", ground))]
+            is_drawn = any("(" in word and color is None for word, color in colors)  # a picture, or a shade
+            color = next((color for _, color in colors if color), None)
+            if is_drawn or color is None or color[3:] != (0,):
+                look = look._replace(ground=None if is_drawn else color and color[:3])
     return look

@@ -23,7 +23,7 @@ from tasks.language.numbers import read_amount
 
 BIGRAM = "bigram"
 MOST_TEXTS = 20_000
-"""Most texts whose stems are kept in memory: some 20 MB."""
+"""Texts whose stems are in memory, some 20 MB, when they are forgotten."""
 
 # The epsilon of rank-bm25 gives a word of most chunks a quarter of the average idf, more than many words with a
 # meaning have; so the words of grammar are left out.
@@ -207,18 +207,18 @@ _split: dict[str, dict[str, tuple[str, ...]]] = {}
 
 
 class Stems:
-    """The stems of short texts, English or Korean, without words of grammar; each is split once in a process."""
+    """The stems of texts, English or Korean, without words of grammar; those of the last some thousand are kept."""
 
     def __init__(self, tokenizer: str | None) -> None:
         """tokenizer: the name of the tokenizer of the index."""
         self._tokenizer = tokenizer or BIGRAM
         self._stems = _split.setdefault(self._tokenizer, {})
-        if len(self._stems) > MOST_TEXTS:  # others may be reading the old ones
-            self._stems = _split[self._tokenizer] = {}
 
     def add(self, texts: Iterable[str]) -> None:
         """Split many texts at once, which is faster for Korean. Raises WrongTokenizer."""
         if new := [text for text in dict.fromkeys(texts) if text not in self._stems]:
+            if len(self._stems) > MOST_TEXTS:  # others may be reading the old ones
+                self._stems = _split[self._tokenizer] = {}
             self._stems.update(zip(new, map(tuple, tokenize(new, tokenizer=self._tokenizer)), strict=True))
 
     def of(self, text: str) -> tuple[str, ...]:

@@ -170,7 +170,8 @@ def imitate_similarity(world: World, *, pools: Ref, learning: Learning) -> Ref:
     beams: dict[str, tuple[PointerRecord, ...]] = {}
     for query in artifacts().load(Dataset, world.dataset).train_queries:
         pool = candidates.pools[query]
-        nearest = choose_nearest([query], pool, vectors, shots=learning.shots)[query]
+        # as the rule is shown: the nearest next to the question
+        nearest = world.prompts.in_order(choose_nearest([query], pool, vectors, shots=learning.shots)[query])
         beams[query] = (PointerRecord(pointer=tuple(map(pool.index, nearest)), gen_method="retrieval"),)
     return artifacts().save("beams", BeamPart(queries=beams))
 

@@ -177,7 +177,9 @@ def test_shapes_and_letters_that_nobody_sees_are_hidden(tmp_path: Path) -> None:
 
 def test_what_a_filled_shape_covers_or_has_the_colour_of_is_hidden(tmp_path: Path) -> None:
     def fill(slide: Any) -> None:
-        boxed(slide, "covered", (50, 200))
+        for text in ("covered", "word " * 400, "turned"):
+            boxed(slide, text, (50, 200))
+        slide.shapes[-1].rotation = 90
         for text, top in {"over it": 200, "white": 300}.items():
             boxed(slide, text, (50, top))
             slide.shapes[-1].fill.solid()
@@ -186,7 +188,7 @@ def test_what_a_filled_shape_covers_or_has_the_colour_of_is_hidden(tmp_path: Pat
 
     (page,) = pages(deck(tmp_path / "a.pptx", (BLANK, fill)))
 
-    assert told(page) == [("paragraph", "over it")]
+    assert {text for _, text in told(page)} == {("word " * 400).strip(), "turned", "over it"}
     assert [entry.text for entry in page.hidden] == ["white", "covered"]
 
 

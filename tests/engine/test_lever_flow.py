@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -219,6 +220,16 @@ def test_a_selector_is_handed_on_with_what_proves_that_it_works_elsewhere(
         save_file(state, tower, metadata=sample.metadata())
     other = run_here("lever", "predict", handed, "--check", "--embedder", tower)
     assert (other.code, "of 10 anchors of" in other.stderr) == (2, True), other.stderr
+    victim = tmp_path / "victim"
+    for changed, said in (
+        ({"files": {**card["files"], str(victim): ""}}, "is damaged: file"),
+        ({"files": {}}, "not all of their files"),
+        ({"choices": {}}, "has no anchors"),
+        ({"anchors": {**card["anchors"], "metric": "this.poem"}}, "all 10 anchors"),
+    ):  # cards of others
+        (handed / "card.json").write_text(json.dumps(card | changed))
+        assert said in " ".join(run_here("lever", "predict", handed, "--check").stderr.split())
+    assert (victim.exists(), "this" in sys.modules, str(world.made) in json.dumps(card)) == (False, False, False)
     again = run_here("lever", "export", checkpoint, handed)
     assert (again.code, "handed is there already; name a new folder" in again.stderr) == (2, True)
     (handed / "selector.safetensors").write_bytes(

@@ -238,7 +238,7 @@ def _text(element: Element) -> str:
     parts = [element.text or ""]
     for child in element:
         parts += [_SPECIAL.get(local_name(child), ""), _text(child), child.tail or ""]
-    return "".join(parts)
+    return "".join(parts).replace("\u00ad", "-")  # the engine's spelling of a hyphen
 
 
 def _child_text(element: Element, name: str) -> str:

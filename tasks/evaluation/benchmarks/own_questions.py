@@ -91,8 +91,10 @@ class RAGReading(RAGQuestions):
     score_only = False
 
     def _item(self, row: Row) -> Item:
-        context = row.get("context")
-        passages = "\n\n".join(map(str, context)) if isinstance(context, list) else row.text("context")
+        context = row.get("context")  # of what nothing was found for it is blank
+        passages = "\n\n".join(map(str, context)) if isinstance(context, list) else context
+        if not isinstance(passages, str):
+            row.unusable("`context` must hold text")
         # the passages come last, so that braces in them are not filled
         prompt = READING.replace("{question}", row.text("question")).replace("{context}", passages)
         return _build_item(row, prompt)

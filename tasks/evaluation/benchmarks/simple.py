@@ -398,7 +398,7 @@ def _read_gold(gold: Gold | None, row: Row) -> JsonValue:
         return last_boxed(_join_words(value)) or row.unusable(f"{gold.field}: there is no \\boxed{{…}} in it")
     if gold.pattern:
         match = regex.search(gold.pattern, _join_words(value))
-        return match[1].strip() if match else row.unusable(f"{gold.field}: {gold.pattern!r} is not in it")
+        return match[1].strip() if match and match[1] else row.unusable(f"{gold.field}: {gold.pattern!r} is not in it")
     return [_join_words(entry) for entry in cast("list[Any]", value)] if isinstance(value, list) else _join_words(value)
 
 

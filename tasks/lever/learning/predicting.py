@@ -7,6 +7,7 @@ made and how good it is; its anchors show whether encoder and weights choose on 
 from __future__ import annotations
 
 import hashlib
+import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, islice
@@ -33,14 +34,14 @@ from tasks.lever.data.embeddings import (
     solved_file,
 )
 from tasks.lever.data.folder_layout import CARD_SUFFIX
-from tasks.lever.judge.demonstration_task import PromptSettings, open_task
+from tasks.lever.judge.demonstration_task import METRICS, PromptSettings, open_task
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
 from tasks.lever.learning.checkpoints import OpenedSelector, open_own, open_selector
 from tasks.lever.learning.choosing import NEEDED, Demonstrations, choose_at_random, choose_by_rule, choose_nearest
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.learning.training_inputs import Prediction, predict_greedily
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
-from tasks.lever.lever_records import Dataset, Embedded, Modality, PoolRecipe, Sampler, SelectionRule, VqaItem
+from tasks.lever.lever_records import Dataset, Embedded, Modality, PoolRecipe, Sampler, SelectionRule, TextItem, VqaItem
 
 USUAL_SIZE = 64
 """Candidates of a query where neither checkpoint nor user says how many: Lever-Plus's `candidate_num`."""
@@ -254,7 +255,10 @@ def read_card(path: Path) -> tuple[Card, bytes, bytes]:
     except ValidationError as error:
         raise FileUnusable(f"{place} is no card of a selector ({error.errors()[0]['msg']}); export it again") from error
     if hashlib.sha256(weights).hexdigest() != card.selector:
-        raise FileUnusable(f"{path} has other weights than its card {place.name} names; export it again")
+        raise FileUnusable(
+            f"{path} has other weights than its card {place.name} names; of a selector of your own write the card anew "
+            "(`trivet lever run --until evaluate`), else ask for the folder again"
+        )
     return card, content, weights
 
 
@@ -263,8 +267,8 @@ def export_selector(path: Path, folder: Path) -> Path:
 
     Raises FileUnusable, storage.storage_errors.StoreUnreachable.
     """
-    _, content, weights = read_card(path)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    _, content, weights = read_card(path / SELECTOR_FILE if path.is_dir() else path)
+    if os.path.lexists(folder):
         raise FileUnusable(f"{folder} is there already; name a new folder")
     with scratch_folder(folder.absolute().parent) as temporary:
         complete = temporary / folder.name
@@ -307,7 +311,20 @@ def find_anchors(
     )
     pictures = {item.image_sha256: Path(item.image) for item in anchors.items if isinstance(item, VqaItem)}
     files = {sha256: b64encode(path.read_bytes()).decode() for sha256, path in pictures.items()}
-    return {"anchors": anchors, "files": files, "choices": choices}
+    # where they lay is nobody's business
+    return {"anchors": _place_pictures(anchors, lambda _: ""), "files": files, "choices": choices}
+
+
+def _place_pictures(dataset: Dataset, place: Callable[[str], str]) -> Dataset:
+    """Return a dataset whose pictures lie where `place` says, by their SHA-256 (hex)."""
+
+    def moved(items: Sequence[VqaItem | TextItem]) -> tuple[VqaItem | TextItem, ...]:
+        return tuple(
+            item.model_copy(update={"image": place(item.image_sha256)}) if isinstance(item, VqaItem) else item
+            for item in items
+        )
+
+    return dataset.model_copy(update={"train": moved(dataset.train), "validation": moved(dataset.validation)})
 
 
 def check_anchors(path: Path, artifacts: Artifacts, *, encoder: EncoderSpec | None = None) -> Card:
@@ -317,20 +334,24 @@ def check_anchors(path: Path, artifacts: Artifacts, *, encoder: EncoderSpec | No
     models.model_errors.ModelUnavailable.
     """
     card, _, weights = read_card(path)
-    opened, anchors = open_own(weights, path), card.anchors
+    opened, tower = open_own(weights, path), card.encoder.weights if encoder is None else None
+    needed = {item.image_sha256 for item in card.anchors.items if isinstance(item, VqaItem)}
+    if not card.choices or not needed.union([tower.digest] if tower else []) <= card.files.keys():
+        raise FileUnusable(f"the card of {path} has no anchors, or not all of their files: nothing proves the encoder")
     with TemporaryDirectory(prefix="trivet-anchors-") as folder:
         for sha256, content in card.files.items():
-            Path(folder, sha256).write_bytes(b64decode(content))
-        if encoder is None and card.encoder.weights:
-            artifacts.put_file(WEIGHTS, Path(folder, card.encoder.weights.digest))
-        parts = {
-            split: tuple(
-                item.model_copy(update={"image": f"{folder}/{item.image_sha256}"} if isinstance(item, VqaItem) else {})
-                for item in items
-            )
-            for split, items in (("train", anchors.train), ("validation", anchors.validation))
-        }
-        anchors = anchors.model_copy(update=parts)
+            try:
+                data = b64decode(content, validate=True)
+            except ValueError:
+                data = b""
+            if hashlib.sha256(data).hexdigest() != sha256:  # so that its name is no path, too
+                raise FileUnusable(f"the card of {path} is damaged: file {sha256!r} is another; ask for it again")
+            Path(folder, sha256).write_bytes(data)
+        if tower:
+            artifacts.put_file(WEIGHTS, Path(folder, tower.digest))
+        anchors = _place_pictures(card.anchors, lambda sha256: f"{folder}/{sha256}")
+        if anchors.metric not in ("", *METRICS):  # nothing is scored, and no module that a card names is imported
+            anchors = anchors.model_copy(update={"metric": "exact"})
         views = open_task(anchors, PromptSettings()).views(encoder or card.encoder)
         embedded = embed_dataset(anchors, views, artifacts)
     differing = list(card.choices)
@@ -338,7 +359,7 @@ def check_anchors(path: Path, artifacts: Artifacts, *, encoder: EncoderSpec | No
         banks, pools = read_visible_banks(embedded, artifacts), dict.fromkeys(card.choices, anchors.candidates)
         choices = choose_demonstrations(opened, banks, pools, shots=card.results.conditions.trained_shots)
         differing = [query for query, names in card.choices.items() if choices[query].demonstrations != names]
-    if differing or not card.choices:
+    if differing:
         raise FileUnusable(
             f"{len(differing)} of {len(card.choices)} anchors of {path} have other demonstrations here "
             f"({', '.join(differing[:3])}): the encoder was {card.results.conditions.encoder}, and {embedded.encoder} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 from storage.index import Index
@@ -78,7 +78,7 @@ def compute_answer(
             return Draft(text, abstained=True, reason="the documents do not have the period of the question")
     names = [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
     computation = read_computation(
-        question, spoken_names=names, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
+        question, spoken_names=names, names=tuple(book.among.values()), latest=book.latest, labels=lambda: book.labels
     )
     return run_computation(computation, book, describe) if computation else None
 
@@ -92,7 +92,7 @@ def run_computation(computation: Computation, book: Book, describe: Describe = f
         statements=book.statements(),
         rows=book.rows,
         describe=describe,
-        years=book.years,
+        years=lambda: book.years,
         single_documents=[book.lines(document) for document in book.of_one_entity],
     )
     if draft.confidence is None or book.one_entity:
@@ -139,13 +139,13 @@ class Book:
         """Return all numbers of the documents."""
         return select_rows(self._index.numbers, tuple(self.among.items()))
 
-    @cache  # noqa: B019 (a book lives for one question)
+    @cached_property
     def labels(self) -> Mapping[str, int]:
         """Return the words of the labels of rows and columns, each with the number of labels that hold it."""
         labels = {label for row in self.rows() for label in (*row["row_path"], *row["column_path"])}
         return Counter(word for label in labels for word in frozenset(words_of(label)))
 
-    @cache  # noqa: B019
+    @cached_property
     def years(self) -> tuple[int, ...]:
         """Return the fiscal years of the statements, rising."""
         return tuple(sorted({row["period"]["year"] for row in self.rows() if _is_in_statement(row)}))

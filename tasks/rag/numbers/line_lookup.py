@@ -205,6 +205,12 @@ def select_numbers(paths: tuple[Path, ...], names: Names, pages: Pages = ()) -> 
     return [number_of(row) for row in select_rows(paths, names, pages=pages)]
 
 
+def forget_rows() -> None:
+    """Free the rows that a question read: those of a long document are some hundred megabytes."""
+    select_rows.cache_clear()
+    select_numbers.cache_clear()
+
+
 def number_of(row: Mapping[str, Any]) -> Number:
     """Convert a row of storage.numbers to a Number."""
     broken = (Broken(identity["kind"], identity["expected"]) for identity in row["identities"] if not identity["holds"])
