@@ -61,7 +61,8 @@ PIPELINES = {
         "judge",
         ", query ",
         frozenset(
-            {"evaluate_selector", "summarise", "draw_results", "export_files", "publish_report", "write_database"}
+            {"evaluate_selector", "make_card", "summarise", "draw_results", "export_files"}
+            | {"publish_report", "write_database"}
         ),
     ),
 }
