@@ -50,10 +50,10 @@ trivet eval results --format html --out build/demo/leaderboard.html
 show eval score $samples/recorded/code/HumanEval.jsonl --task HumanEval --data-dir $samples/benchmarks --k 1,2 \
     || go_on_without $? "no generated code is executed here: see above"
 
-act "3 of 3: a selector of demonstrations is trained and measured (half a minute)"
+act "3 of 3: a selector of demonstrations is trained and measured (two minutes)"
 show lever run --config $samples/lever/demo.yaml --results build/demo/lever
 trivet db stop
 
 act "done"
-echo "pictures: $(find build/demo/evidence build/demo/lever -name '*.png' 2>/dev/null | head -4 | tr '\n' ' ')build/demo/leaderboard.html"
+echo "pictures: $(find build/demo/evidence build/demo/lever/*/selectors -name '*.png' 2>/dev/null | head -4 | tr '\n' ' ')build/demo/leaderboard.html"
 echo "next: trivet rag index ~/papers; trivet rag ask '…'; TRIVET_HOME=build/demo/home trivet rag serve --index build/demo/index"
