@@ -116,7 +116,7 @@ class Page(Record):
     document whose source is not by page has those of all.
     """
     letters_lost: int = 0
-    """Of `letters`, the ones that stand in no block."""
+    """Number of the letters among `letters` that stand in no block."""
 
 
 class Document(Record):

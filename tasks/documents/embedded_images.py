@@ -21,7 +21,7 @@ DRAWN = {
 }
 """Vector formats, which Pillow does not draw, by their first bytes."""
 UNREADABLE = (OSError, ValueError, SyntaxError, TypeError, IndexError, KeyError, EOFError, OverflowError, zlib.error)
-"""What Pillow's decoders raise for damaged bytes."""
+"""Exceptions that Pillow's decoders raise for damaged bytes."""
 
 
 class Picture(NamedTuple):

@@ -29,7 +29,7 @@ from tasks.documents.text_reader import add_paragraphs, decode, decode_as, decod
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 FAILURES = (ValueError, LookupError, AttributeError, TypeError)
-"""What the standard library raises for headers that no program writes."""
+"""Exceptions that the standard library raises for headers that no program writes."""
 NESTED = {"message/rfc822", "message/global", "message/news"}
 ENCRYPTED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
 OUTLOOK_ONLY = {"application/ms-tnef", "application/vnd.ms-tnef"}
@@ -47,7 +47,7 @@ class Message(NamedTuple):
     """A message as its file keeps it, before it becomes blocks."""
 
     headers: dict[str, str]
-    """Of From, To, Cc, Date and Subject, those that it has, in this order."""
+    """The headers From, To, Cc, Date and Subject that it has, in this order."""
     body: BlockList
     attachments: tuple[str, ...] = ()
     """Names of the attached files."""
@@ -231,7 +231,7 @@ def _list_names(names: list[str] | tuple[str, ...]) -> str:
 
 
 DAMAGED = (OSError, ValueError, IndexError, OverflowError)
-"""What olefile raises for a damaged container."""
+"""Exceptions that olefile raises for a damaged container."""
 SUBJECT, BODY, HTML, RTF = "0037", "1000", "1013", "1009"
 SENDER_NAME, SENDER_ADDRESS, SENDER_SMTP, TO, CC, SENT_HEADERS = "0C1A", "0C1F", "5D01", "0E04", "0E03", "007D"
 LONG_NAME, SHORT_NAME, SHOWN_NAME, CONTENT = "3707", "3704", "3001", "3701"

@@ -39,7 +39,7 @@ NO_TEXT = re.compile(
     r"""|<[a-z/!?](?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^>"']++)*+(?:>|\Z)""",
     re.DOTALL | re.IGNORECASE,
 )
-"""Of HTML: tags, remarks, code, and what names a page or a drawing."""
+"""Parts of HTML that are no text: tags, comments, code, and names of a page or a drawing."""
 UNREAD = (PageStatus.NEEDS_PASSWORD, PageStatus.TIMEOUT, PageStatus.ERROR)
 BLANK = (None, "blank", "blank page", "blank slide", "the sheet is empty", "the document holds no text")
 
@@ -60,7 +60,7 @@ class Receipt(Record):
     letters: int | None
     """Letters and digits that the document shows; None where its format, or recognition of a scan, lets none count."""
     letters_lost: int
-    """Of these, the ones that stand in no block."""
+    """Number of these letters that stand in no block."""
     hidden: tuple[HiddenPiece, ...]
     """Text that nobody sees, which is neither indexed nor cited."""
     drawn_text: tuple[int, ...]

@@ -19,7 +19,7 @@ _BOMS = {  # UTF-32 before UTF-16, whose mark it begins with
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _ESCAPES = {b"\x1b$)C": "iso2022_kr", b"\x1b$B": "iso2022_jp", b"\x1b$@": "iso2022_jp"}
-"""What announces the 7-bit encodings of Korean and Japanese mail (RFC 1557, RFC 1468)."""
+"""Escape sequences that announce the 7-bit encodings of Korean and Japanese mail (RFC 1557, RFC 1468)."""
 _WIDER = {"euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "iso8859-1": "cp1252"}
 """Encodings that are named where their vendor's larger one is meant, as browsers read them."""
 # 1A ended files of DOS, 1B begins escapes of ISO 2022, and NULs are counted by themselves

@@ -75,7 +75,7 @@ _SIZE = re.compile(r"(-?\d*\.?\d+)\s*([a-z%]*)")
 _SELECTOR = re.compile(r"(?:[a-z][\w-]*|\*)?(?:[.#][\w-]+|\[[\w-]+(?:=[^\]]*)?\])*", re.IGNORECASE)
 _NAME = re.compile(r"\[[^\]]*\]|[.#]?[^.#\[]+")
 _ON_SCREEN = re.compile(r"@media\s+(?:only\s+)?(?:screen|all)(?:\s*,.*)?", re.IGNORECASE)
-"""What rules stand in that hold wherever a page is shown."""
+"""The `@media` whose rules hold on a screen."""
 _FONT_SIZE = re.compile(r"(?<!\S)(0|[\d.]+[a-z%]+)(?=[\s/])")
 """The size in a `font`, whose weight is a number without a unit."""
 _WORD = re.compile(r"[^\s(]+(?:\([^)]*\))?|\([^)]*\)")

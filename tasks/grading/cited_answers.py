@@ -51,7 +51,7 @@ _GREETS = re.compile(
     re.IGNORECASE,
 )
 BETWEEN_ITEMS = re.compile(r"[,;、·]\s*(?:and|or|및)?\s*|\s(?:and|or|및)\s|(?<=[가-힣])[와과]\s")
-"""What stands between the items of a list."""
+"""Separator of the items of a list."""
 _CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
 _SPACE_AT_CJK = re.compile(rf"(?<=[{_CJK}]) | (?=[{_CJK}])")
 """Korean spacing varies, and Chinese has none."""

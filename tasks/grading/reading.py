@@ -308,7 +308,7 @@ DENIED = re.compile(
     r"(?:(?:정?답[이일]\s?)?(?:아[니닌닙님]|일?\s?수\s?없)|틀[리렸린]|오답|제외|[맞옳]지\s?않)\w*"
     r"|、?\s?番?(?:では|じゃ)(?:なく(?:て)?|ない|ありません)、?|は(?:誤り|間違|不正解|\w{1,4}く(?:ない|ありません))\w*|不[是对對正][^，。,]*)"
 )
-"""What a response denies: `not B but` C; C`, not B`; `B가 아니라` C; `不是B而是`C; `Bではなく`C; `B is wrong`."""
+"""Options that are denied: `not B but` C; C`, not B`; `B가 아니라` C; `不是B而是`C; `Bではなく`C; `B is wrong`."""
 _DENIAL = re.compile(
     rf"\b{_REFUSED}|\b{_WRONG}\b|아[니닌닙님]|[않없틀]|오답|제외|[不誤]|而非|排除|では|じゃ|間違|く(?:ない|あり)"
 )

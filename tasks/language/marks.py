@@ -11,7 +11,7 @@ RAISED = "".join(sign for sign in map(chr, range(0xB2, 0x2080)) if unicodedata.d
 """All raised signs, for the inside of a class of a pattern."""
 _RUN = re.compile(rf"\([{RAISED}]+\)|[{RAISED}]+(?:,\s?[{RAISED}]+)*|\^\([^()]{{1,16}}\)")
 _SIGNED = re.compile("[⁺⁼]|^⁻|⁻$")
-"""What marks of notes do not hold: `10⁻⁶`, `Ca²⁺`; `¹²⁻¹⁴` are three notes."""
+"""Raised signs that are no marks of notes: `10⁻⁶`, `Ca²⁺`; `¹²⁻¹⁴` are three notes."""
 _SQUARED = re.compile(r"(?:^|[^A-Za-z])(?:[kcdmµμ]?m|ft|in|yd|mi|s|[a-zR])$")
 """A unit or a variable, whose ² and ³ are exponents."""
 _TEN = re.compile(r"(?:^|[^\d.,])10$")

@@ -143,7 +143,7 @@ UNIT = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""What may stand behind a number: a scale, a currency, a unit or a counter."""
+"""Words that may stand behind a number: a scale, a currency, a unit or a counter."""
 AFTER_BRACKET = re.compile(
     r"\s?(?P<unit>%|percent|개월|일|명|months?|days?|years?|weeks?|hours?|points?)(?![A-Za-z0-9])", re.IGNORECASE
 )

@@ -328,7 +328,7 @@ class SelectionRule(Record):
 
     name: Literal["similarity", "similarity_vote", "mmr", "distinct_questions", "dpp"]
     weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Of unlikeness against nearness: λ of MMR, or that of a DPP's log-volume; other rules have none."""
+    """Weight of unlikeness against nearness: λ of MMR, or that of a DPP's log-volume; other rules have none."""
     classes: dict[str, str] = Field(default_factory=dict[str, str])
     """The class of each candidate, where these vote."""
 

@@ -50,7 +50,7 @@ FILE_KIND, DEVICES = 0o170000, (0o020000, 0o060000)
 LOW_HALF = 0xFFFFFFFF
 """The kernel reads 32 bits of an int, and a filter compares 64."""
 UNKNOWN = -1
-"""What libseccomp resolves a name to that it does not know."""
+"""Number to which libseccomp resolves a name that it does not know."""
 
 
 @cache

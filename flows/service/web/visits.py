@@ -202,7 +202,7 @@ class Visit(NamedTuple):
     language: Language
     form: Mapping[str, str]
     collection: Collection
-    """The one that is chosen, or the first."""
+    """The collection that the address names, else the first."""
 
     @property
     def live(self) -> LiveIndex:

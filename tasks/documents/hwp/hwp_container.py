@@ -145,7 +145,7 @@ _SIGNATURE = b"HWP Document File"
 _SECTOR_SHIFTS = (b"\x09\0\x06\0", b"\x0c\0\x06\0")
 """Sectors of 512 or 4096 bytes, small ones of 64: the only sizes of the OLE format."""
 _DAMAGED = (OSError, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError)
-"""What olefile raises over a damaged container."""
+"""Exceptions that olefile raises for a damaged container."""
 _COMPRESSED, _PASSWORD, _DISTRIBUTION = 1, 2, 4
 _RIGHTS_MANAGED = 1 << 4 | 1 << 8 | 1 << 10  # DRM, a certificate, DRM by certificate
 _SUMMARY_STREAM = "\x05HwpSummaryInformation"

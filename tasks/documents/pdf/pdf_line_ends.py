@@ -27,7 +27,7 @@ ENDED_IN_SPACES = 0.2
 LOOK_AHEAD = 12
 """Blocks within which a word goes on that was cut by the end of a column or page: notes and captions lie between."""
 SUSPENDED = frozenset({"and", "or", "to"})
-"""What follows a hyphen that stands for the rest of a later word: `short- and long-term`."""
+"""Words behind a hyphen that stands for the rest of a later word: `short- and long-term`."""
 
 MOST_LETTERS = 60
 """Number of letters of a word before a line end that are looked at."""

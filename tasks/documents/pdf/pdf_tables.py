@@ -40,7 +40,7 @@ BOX_AMOUNTS = 0.3
 BOX_WIDTH = 0.45
 """Share of the page's width up to which a single column is a box of a diagram."""
 LABEL_ENDS = (":", "：", "....", "····", ". . .", "……")
-"""What stands between a label and its value."""
+"""Signs between a label and its value."""
 LEADERS = re.compile(r"^[.·]{2,}\s*(?=[$€£¥₩(\d-])|\s*(?:(?:\.\s?){5,}|·{5,})(?=\s*[$€£¥₩]?$)", re.MULTILINE)
 """Dots that lead the eye from a label to its amount."""
 
@@ -53,7 +53,7 @@ class Table(NamedTuple):
     words: tuple[Word, ...]
     """The words of the page that went into its cells."""
     listed: bool = False
-    """Its rows are items of a list, not rows of a table."""
+    """Whether its rows are items of a list, not rows of a table."""
 
 
 def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_width: float) -> bool:

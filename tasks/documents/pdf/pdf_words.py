@@ -28,7 +28,7 @@ CURRENCY = frozenset("$€£¥₩")
 SIGNS = frozenset("(-–")
 CLOSING = frozenset((")", "%", ")%", "%)"))
 UNFINISHED = frozenset(".,:~∼～/")
-"""What a part of a date ends with: `2024. 5. 7. ~ 5. 20.` is one phrase, and so is `May 31, 2022`."""
+"""Last signs of a part of a date: `2024. 5. 7. ~ 5. 20.` is one phrase, and so is `May 31, 2022`."""
 LEADERS = 5
 """Dots at the end of a label from which they lead to its amount."""
 NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
@@ -36,9 +36,9 @@ YEARS = re.compile(r"(?:19|20)\d\d(?:\s?[-–/]\s?(?:(?:19|20)\d\d|\d{1,2}))?\s?
 GROUPS = re.compile(r"[$€£¥₩(\-–]?\d{1,3}( \d{3})*")
 SHARE = re.compile(r"\(\d+(\.\d+)?%\)")
 ERROR = re.compile(r"\(\d*\.\d+\)")
-"""What follows an estimate in brackets: its error."""
+"""Error of an estimate, in brackets behind it."""
 BETWEEN = frozenset("-–—±")
-"""What joins two numbers to a range or an estimate."""
+"""Signs that join two numbers to a range or an estimate."""
 MONTH = re.compile(r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?")
 DATE = re.compile(rf"{MONTH.pattern} \d{{1,2}},?(?: (?:19|20)\d\d)?")
 

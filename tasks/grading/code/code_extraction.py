@@ -15,7 +15,7 @@ from tasks.sandbox.languages import find_language_name
 
 OPENING = re.compile(r"(?P<before>[^`~]*?)(?P<fence>`{3,}|~{3,})[ \t]*\{?\.?(?P<tag>[\w+#-]*)(?P<rest>[^`]*)")
 MARKER = re.compile(r"[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*")
-"""What may stand before a fence in a list or a quotation."""
+"""Signs that may stand before a fence in a list or a quotation."""
 FENCES = re.compile(r"`{3,}|~{3,}")
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 """`splitlines` would also end one at U+2028 and kin."""

@@ -42,7 +42,7 @@ _SPECIAL_TOKEN = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?(?:s|end of [a-z]{1,12}|eo
 _CLAUSE = re.compile(
     r"(?:,|;)?\s{1,9}(?:because|since|so|which|but|not|as|it|that)\b.*|,\s{1,9}[a-z]{1,20}ly\b.*", re.S
 )
-"""What goes on behind an answer: `5, since 3 + 2 = 5`."""
+"""Words that go on behind an answer: `5, since 3 + 2 = 5`."""
 _HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct.*", re.S | re.I)
 _SPAN = re.compile(
     r"\$\$(.{1,2000}?)\$\$|\$(?<!\\.)([^$\n]{1,2000}?)(?<!\\)\$|\\\(([^\n]{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.S

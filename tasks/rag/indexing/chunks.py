@@ -324,4 +324,4 @@ def _make_draft(
 
 
 _RANGE = re.compile(r"(?P<left>[A-Z]+)(?P<top>\d+)(?::(?P<right>[A-Z]+)(?P<bottom>\d+))?$")
-"""What the name of the cells of a spreadsheet ends with."""
+"""End of the name of the cells of a spreadsheet."""

@@ -55,7 +55,7 @@ class DocumentStatus(Record):
     letters: int | None = None
     """Letters and digits that the document shows; None where they were not counted."""
     letters_lost: int = 0
-    """Of these, the ones that stand in no block."""
+    """Number of these letters that stand in no block."""
     hidden_pieces: int = 0
     """Pieces of text that nobody sees, and that are not indexed."""
     reason: str | None = None

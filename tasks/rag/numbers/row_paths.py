@@ -249,7 +249,7 @@ def _sum_up(parts: Sequence[Mapping[int, Decimal]], whole: Mapping[int, Decimal]
 
 
 A_LABEL = re.compile(r"[^\W\d_]|\d{4}")
-"""What names a row, and is no rank: words, or a year."""
+"""Text that names a row and is no rank: words, or a year."""
 MOST_STUB_COLUMNS = 4
 """Most columns of labels."""
 NAMES = 0.9
