@@ -268,8 +268,8 @@ def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str
     if _pixels(style.get("opacity"), 1) < _LEAST_OPACITY:
         return "opacity: 0"
     is_placed = style.get("position") in ("absolute", "fixed")
-    cuts = ("clip", "clip-path", "transform", "filter")
-    shapes = "\n".join(style.get(name, "") for name in cuts[not is_placed :])  # `clip` cuts only what is placed
+    cuts = ("clip-path", "transform", "filter", *(("clip",) if is_placed else ()))  # `clip` cuts only what is placed
+    shapes = "\n".join(style.get(name, "") for name in cuts)
     if any(cut in re.sub(r"[ ,]+", ",", shapes).replace("0px", "0") for cut in _CUT):
         return "nothing of it is left"
     overflow = " ".join(style.get(name, "") for name in ("overflow", "overflow-x", "overflow-y"))
@@ -280,10 +280,9 @@ def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str
             return "a box without size"
     # what is held on two sides reaches from one to the other
     sides = ("left" if "left" in style else "right", "top" if "top" in style else "bottom") if is_placed else ()
-    moves = [_pixels(style.get(side), 0) for side in (*sides, "text-indent", "margin-left")]
-    if min(*moves[:-1], moves[-1] + _pixels(style.get("padding-left"), 0)) < -_FAR_PX:
-        return "off the page"
-    return None
+    text_px = _pixels(style.get("margin-left"), 0) + _pixels(style.get("padding-left"), 0)
+    moves = [text_px, *(_pixels(style.get(side), 0) for side in (*sides, "text-indent"))]
+    return "off the page" if min(moves) < -_FAR_PX else None
 
 
 def _pixels(value: str | None, otherwise: float, *, parent: float = 16.0) -> float:
