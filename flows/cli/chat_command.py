@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
+from signal import SIGINT, default_int_handler
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -135,7 +135,8 @@ class Conversation:
             self._execute(line)
             return True
         try:
-            with show_draft(quiet=self.as_json) as on_event:
+            # only while it is answered: a Ctrl-C more in Rich's tidying up would silence its console for good
+            with show_draft(quiet=self.as_json) as on_event, handle_signal(SIGINT, default_int_handler):
                 answered = self.assistant.ask(line, history=history_of(self.answers), on_event=on_event)
         except (ValueError, StorageError, ModelError) as error:
             if state["debug"]:
@@ -150,7 +151,7 @@ class Conversation:
                 show_evidence(images)
         self._keep(answered)
         if self.speak:
-            with suppress(KeyboardInterrupt):  # the turn is kept: this ends the reading only
+            with suppress(KeyboardInterrupt), handle_signal(SIGINT, default_int_handler):  # ends the reading only
                 read_aloud(answered.answer)
         return True
 
@@ -221,11 +222,10 @@ def _converse_at_terminal(talk: Conversation) -> int:
         console.print(f"[bold]›[/bold] {escape(talk.answers[-1].question)}")
         show_answer(talk.answers[-1])
     read = line_editor()
-    with handle_signal(signal.SIGINT, lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
+    with handle_signal(SIGINT, lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
         while (line := read()) is not None:
             try:
-                with handle_signal(signal.SIGINT, signal.default_int_handler):
-                    talk.respond(line)
+                talk.respond(line)
             except KeyboardInterrupt:
                 console.print("[yellow]stopped[/yellow]; the question is not part of the conversation")
     return SUCCEEDED
