@@ -351,13 +351,15 @@ def test_a_korean_word_goes_on_in_the_next_line(tmp_path: Path, spaces_kept: boo
     lines = [
         "사업의 원활한 추진을 위하여 과업내",
         "용을 변경하고 계약금액을 조정할",
-        "수 있다. 과업내용의 변경은 서면으로 한다.",
+        "수 있다. 과업내용의 변경 가능",
+        "하지만 기간은 과업내용과 함께 바꾼다.",
     ]
     if spaces_kept:
         lines[1] += " "
     draw = both(*(line(text, y=100 + 14 * n, size=10, font="korea") for n, text in enumerate(lines)))
     (text,) = texts(read(write(tmp_path / "a.pdf", draw))[0])
     assert "위하여 과업내용을 변경하고 계약금액을 조정할 수 있다" in text
+    assert "변경 가능 하지만" in text, "a line that ends before the margin ends with a word"
 
 
 def test_a_bullet_far_from_its_text_begins_an_item_of_several_rows(tmp_path: Path) -> None:

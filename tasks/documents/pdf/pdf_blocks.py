@@ -33,6 +33,7 @@ DOUBLE_SPACED_EMS = 1.5  # largest white space between two rows of one sentence
 HANGING_EMS = 4.0  # rows of an item hang at most so far from the first
 MAX_MARK_CHARS = 10  # of the bullet or number of a list item
 MARK_GAP_EMS = 0.4  # from this gap on, a mark stands apart from the text of its item
+SHORT_LINE_EMS = 2.5  # a row that ends so far before the longest was not broken for want of space
 INDENT_EMS = 0.8  # a row indented by more than this begins a paragraph
 
 LOOSE_MARK = re.compile(r"o|[+xX]|(?:\d{1,2}\.){1,5}\d{1,2}")
@@ -105,13 +106,14 @@ def group_rows(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
 
 def join_rows(rows: Sequence[Row]) -> str:
     """Return the text of a paragraph; rows of separate runs keep their line ends, others are joined."""
-    text = rows[0].text.strip()
+    text, right = rows[0].text.strip(), max(row.x1 for row in rows)
     for before, row in pairwise(rows):
         following = row.text.strip()
         if before.tabular or row.tabular:
             text += f"\n{following}"
         else:
-            text = join_lines(text, following, spaced=before.text[-1:].isspace())
+            is_short = right - before.x1 > SHORT_LINE_EMS * before.size
+            text = join_lines(text, following, spaced=before.text[-1:].isspace(), is_short=is_short)
     return text
 
 

@@ -46,13 +46,17 @@ class _Cut(NamedTuple):
     right: str
 
 
-def join_lines(text: str, following: str, *, spaced: bool) -> str:
-    """Return two lines of a paragraph as one; spaced: whether the first ended with a space."""
+def join_lines(text: str, following: str, *, spaced: bool, is_short: bool) -> str:
+    """Return two lines of a paragraph as one.
+
+    spaced: whether the first ended with a space. is_short: whether it ended well before the margin, and so no word of
+    Hangul did.
+    """
     if text[-1:] in ("-", "‐") and text[-2:-1].isalnum() and following[:1].isalpha():
         return f"{text}{MARK}{following}"
     if text[-1:] in ("-", "‐", "–") and text[-2:-1].isalnum() and following[:1].isdigit():
         return text + following  # a range, `COVID-19`
-    if "가" <= text[-1:] <= "힣" and "가" <= following[:1] <= "힣":
+    if not is_short and "가" <= text[-1:] <= "힣" and "가" <= following[:1] <= "힣":
         return f"{text} {MARK}{following}" if spaced else f"{text}{MARK}{following}"
     return f"{text} {following}"
 
