@@ -45,18 +45,18 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
     folder = tmp_path_factory.mktemp("diaries")
     with service_home(variables={"TRIVET_CRASH_RETRIES": "0"}) as running:
         running.up()
+        parent = running.run(deploy(running.api, "parent"), folder / "child", seconds=600)
+        running.until(lambda: diary_of(folder / "child"), "the child is on its way")
+        [child] = [
+            each["id"] for each in running.api.post("/flow_runs/filter", {"flows": {"name": {"any_": ["doze"]}}})
+        ]
         patient, hasty = deploy(running.api, "count"), deploy(running.api, "count", name="hasty", variables=ONE_RETRY)
         runs = (
             running.run(patient, folder / "patient", steps=PATIENT, seconds=1, slots=PATIENT),
             running.run(hasty, folder / "hasty", steps=HASTY, seconds=0.25),
         )
-        parent = running.run(deploy(running.api, "parent"), folder / "child", seconds=600)
         diaries = dict(zip(runs, (folder / "patient", folder / "hasty"), strict=True))
-        running.until(lambda: all(len(diary_of(diary)) > 1 for diary in diaries.values()), "both runs are on their way")
-        running.until(lambda: diary_of(folder / "child"), "and the child")
-        [child] = [
-            each["id"] for each in running.api.post("/flow_runs/filter", {"flows": {"name": {"any_": ["doze"]}}})
-        ]
+        running.until(lambda: all(len(diary_of(diary)) > 1 for diary in diaries.values()), "and both runs")
         process, dying = (
             next(each.process for each in running.processes() if each.run == run) for run in (runs[1], parent)
         )

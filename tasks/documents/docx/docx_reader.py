@@ -314,7 +314,11 @@ class StoryWalker:
             self.findings.external_images += bool(relationship and relationship.external)
             self.findings.pictures += [(self.part, token.relationship)] if token.relationship else []
         elif relationship and not relationship.external and relationship.target in self.package.names:
-            text = "\n".join(filter(None, (text, _read_linked(self.package.tree(relationship.target)))))
+            # a chart as its title and rows (`category | series | series`), a diagram as its lines
+            root = self.package.tree(relationship.target)
+            lines = ("".join(run.text or "" for run in paragraph.iter(f"{A}t")) for paragraph in root.iter(f"{A}p"))
+            rows = map(" | ".join, read_chart(root))
+            text = "\n".join(filter(None, (text, *(line for line in lines if line.strip()), *rows)))
         self._later.append(Item("figure", text, page, self._section))
 
     def _table(self, node: ET.Element) -> Iterator[Item]:
@@ -419,9 +423,3 @@ def _unwrap(node: ET.Element) -> Iterator[ET.Element]:
             yield from read_first_alternative(child, _unwrap)
         else:
             yield child
-
-
-def _read_linked(root: ET.Element) -> str:
-    """Return a chart as title and rows (`category | series | series`), a diagram as lines."""
-    paragraphs = ("".join(text.text or "" for text in paragraph.iter(f"{A}t")) for paragraph in root.iter(f"{A}p"))
-    return "\n".join([*(text for text in paragraphs if text.strip()), *map(" | ".join, read_chart(root))])

@@ -47,11 +47,7 @@ class _Cut(NamedTuple):
 
 
 def join_lines(text: str, following: str, *, spaced: bool, is_short: bool) -> str:
-    """Return two lines of a paragraph as one.
-
-    spaced: whether the first ended with a space. is_short: whether it ended well before the margin, and so no word of
-    Hangul did.
-    """
+    """Return two lines of a paragraph as one. spaced: the first ends with a space; is_short: well before the margin."""
     if text[-1:] in ("-", "‐") and text[-2:-1].isalnum() and following[:1].isalpha():
         return f"{text}{MARK}{following}"
     if text[-1:] in ("-", "‐", "–") and text[-2:-1].isalnum() and following[:1].isdigit():

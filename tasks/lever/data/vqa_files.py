@@ -18,10 +18,11 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, cast
 
+from cachetools import LRUCache, cached
 from PIL import Image as Decoder
 from PIL import ImageOps
 
@@ -245,8 +246,8 @@ ORIENTATION, UPRIGHT = 0x0112, 1
 """EXIF tag, and its value for a picture that is not turned."""
 QUICKLY = 1
 """Compression level of PNGs: a tenth larger than with Pillow's own choice, in a fifth of the time."""
-MOST_PICTURES = 512
-"""PNGs that are kept in memory: some 250 MB of COCO's."""
+MOST_BYTES = 256 * 2**20
+"""Bytes of the PNGs that are kept in memory: 512 of COCO's, and all of a world of digits."""
 END_OF_JPEG, NEAR_THE_END = b"\xff\xd9", 64
 """Some cameras and editors write a few bytes behind a JPEG's end."""
 UNREADABLE = (OSError, ValueError, SyntaxError, TypeError, IndexError, KeyError, EOFError, OverflowError, zlib.error)
@@ -262,8 +263,8 @@ class Pictures:
     the same file under the same zlib, so that its answers are found again.
     """
 
-    def __init__(self, *, capacity: int = MOST_PICTURES) -> None:
-        self._cached = lru_cache(maxsize=capacity)(self._read)
+    def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
+        self._cached = cached(LRUCache(most_bytes, lambda picture: len(picture.png)), lock=Lock())(self._read)
 
     def __call__(self, item: VqaItem) -> Image:
         """Return the picture of an item. Raises DatasetUnusable: missing, damaged, too large, or changed."""
@@ -307,9 +308,8 @@ def _describe_damage(error: Exception) -> str:
 def _open_picture(data: bytes) -> Decoder.Image:
     """Open a picture of a known format and a bounded size; nothing is decoded yet."""
     picture = Decoder.open(io.BytesIO(data), formats=FORMATS)
-    width, height = picture.size
-    if width * height > MOST_PIXELS:
-        raise Decoder.DecompressionBombError(f"{width} × {height} pixels")
+    if picture.width * picture.height > MOST_PIXELS:
+        raise Decoder.DecompressionBombError(f"{picture.width} × {picture.height} pixels")
     return picture
 
 

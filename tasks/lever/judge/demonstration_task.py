@@ -159,7 +159,7 @@ def picture_views(encoder: VisionEmbedder) -> Views:
     """Return picture and question as the parts that an encoder of pictures and words embeds."""
     from tasks.lever.data.vqa_files import Pictures
 
-    pictures = Pictures(capacity=0)  # each is needed once
+    pictures = Pictures(most_bytes=0)  # each is needed once
 
     def embed_pictures(items: Sequence[VqaItem]) -> Vectors:
         return encoder.embed_images([pictures(item).png for item in items])
