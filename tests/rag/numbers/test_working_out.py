@@ -13,7 +13,7 @@ from tasks.rag.answers import Draft, Short
 from tasks.rag.numbers.computation_reading import read_computation
 from tasks.rag.numbers.concepts import concepts
 from tasks.rag.numbers.expressions import Line, find_concept
-from tasks.rag.numbers.line_lookup import LEAST_SCORE, Lines, Number, score_part_label
+from tasks.rag.numbers.line_lookup import LEAST_SCORE, Lines, Number, number_of, score_part_label
 from tasks.rag.numbers.periods import Part
 from tasks.rag.numbers.working_out import work_out
 
@@ -76,7 +76,7 @@ MILL = [*INCOME, *rows("balance", STOCKS | TOTALS, table=1), *rows("cash_flow", 
 
 
 def lines(given: Sequence[Row], documents: Sequence[str] = (A,)) -> Lines:
-    return Lines(documents, lambda year: [row for row in given if row["period"]["year"] == year])
+    return Lines(documents, lambda year: [number_of(row) for row in given if row["period"]["year"] == year])
 
 
 def answer(question: str, given: Sequence[Row] = MILL) -> Draft:
@@ -122,7 +122,7 @@ for row in SEGMENTS:
 def with_rows(question: str, given: Sequence[Row]) -> Draft:
     computation = read_computation(question, labels=lambda: {"felt": 9, "rug": 9})
     assert computation
-    return work_out(computation, lines(given), documents=[NAME], rows=lambda: given)
+    return work_out(computation, lines(given), documents=[NAME], numbers=lambda: [*map(number_of, given)])
 
 
 @pytest.mark.parametrize(
