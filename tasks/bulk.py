@@ -47,8 +47,8 @@ AHEAD = 2
 """Times the concurrency, requests that are not answered yet when the next ones are looked up: no thread runs dry."""
 WINDOW = 512
 """Requests that an engine in this process gets together: enough that batches of like lengths come out full."""
-UNSTORED = 16
-"""Answers of such an engine that are stored, and given, together."""
+UNSTORED, UNSTORED_S = 16, 0.25
+"""Answers of such an engine that are stored, and given, together: so many, and what comes within such a time."""
 FAILURES, PATIENCE_S = 20, 90.0
 """Requests in a row, of which nothing but failed ones for so many seconds, after which an endpoint is left alone."""
 
@@ -123,7 +123,10 @@ class _Lookup(Generic[Tag]):
         """Yield the requests in groups: the answers that are stored, and the questions that nobody has begun to ask."""
         unread = iter(requests)
         while group := list(islice(unread, LOOKUP)):
-            keyed = [(tag, self._question(request)) for tag, request in group]
+            keyed = list[tuple[Tag, _Question]]()
+            for tag, request in group:
+                plain = canonical_form(request)
+                keyed.append((tag, _Question(key_of(self._chat.id, plain), request, plain)))
             stored = self._responses.many(list({question.key for _, question in keyed} - self._waiting.keys()))
             looked_up = _LookedUp[Tag]([], [])
             for tag, question in keyed:
@@ -135,10 +138,6 @@ class _Lookup(Generic[Tag]):
                     self._waiting[question.key] = [tag]
                     looked_up.new.append(question)
             yield looked_up
-
-    def _question(self, request: ChatRequest) -> _Question:
-        plain = canonical_form(request)
-        return _Question(key_of(self._chat.id, plain), request, plain)
 
     def give_out(self, outcomes: Iterable[_Outcome]) -> Iterator[tuple[Tag, Answer | ModelError]]:
         """Yield the answer for each tag that waits for it; for all but the first it counts as cached."""
@@ -365,14 +364,15 @@ class _Engine:
             refuse_when_stopped()
         affordable, spent = self._reserve_affordable(questions)
         unanswered = dict(enumerate(affordable))
-        started = self._limits.clock()
+        started = stored_at = self._limits.clock()
         requests = [question.request for question in affordable]
         answers = self._chat.complete_many(requests) if requests else iter(())
         try:
             for number, response in answers:
                 yield self._settle(unanswered.pop(number), response, latency_s=self._limits.clock() - started)
-                if len(self._unstored) >= UNSTORED:
+                if len(self._unstored) >= UNSTORED and self._limits.clock() - stored_at >= UNSTORED_S:
                     yield self._store_waiting()
+                    stored_at = self._limits.clock()
                 refuse_when_stopped()
                 if self._failed:
                     break

@@ -354,8 +354,7 @@ def test_a_korean_word_goes_on_in_the_next_line(tmp_path: Path, spaces_kept: boo
         "수 있다. 과업내용의 변경 가능",
         "하지만 기간은 과업내용과 함께 바꾼다.",
     ]
-    if spaces_kept:
-        lines[1] += " "
+    lines[1] += " " * spaces_kept
     draw = both(*(line(text, y=100 + 14 * n, size=10, font="korea") for n, text in enumerate(lines)))
     (text,) = texts(read(write(tmp_path / "a.pdf", draw))[0])
     assert "위하여 과업내용을 변경하고 계약금액을 조정할 수 있다" in text
