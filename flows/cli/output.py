@@ -34,7 +34,7 @@ REFUSALS = {
     *("UnknownTask", "UnknownRun", "DataMissing", "DataUnusable", "BenchmarkUnusable", "PreflightFailed"),
     *("NeedsLogLikelihood", "ResultsUnusable", "TemplateUnusable", "LanguageUnavailable", "UnsafeCodeRefused"),
     *("DatasetUnusable", "FileUnusable", "PoolTooSmall", "PointerUnusable", "RewardUnusable", "BackupUnusable"),
-    *("NoFolder", "DeployFailed"),
+    "DeployFailed",
 }
 """Errors by name, which spares their imports, of a request that cannot be served as it stands: they exit with 2."""
 

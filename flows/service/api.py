@@ -70,12 +70,9 @@ class Api(NamedTuple):
                 timeout=TIMEOUT_S,
                 follow_redirects=True,
             ) as client:
-                answer = client.request(method, self.url + path, json=body)
-                for _ in range(tries - 1):
-                    if answer.status_code != 503:
-                        break
+                while (answer := client.request(method, self.url + path, json=body)).status_code == 503 and tries > 1:
                     time.sleep(BUSY_S)
-                    answer = client.request(method, self.url + path, json=body)
+                    tries -= 1
             if answer.status_code in (401, 403):
                 raise NotAdmitted(f"{self.url} does not let us in; set PREFECT_API_AUTH_STRING", answer.status_code)
             if answer.is_error:

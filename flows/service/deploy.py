@@ -35,9 +35,6 @@ SCHEDULES = Path("service", "schedules.json")
 """File below a restored home with what was set in the UI of the other one, until it is deployed here."""
 WEBHOOK = "trivet-notify"
 """Prefect block with the address of TRIVET_NOTIFY_URL, which may hold a key."""
-CONFLICT = 409  # Prefect's answer for a name that is taken
-MOST_OUTPUT_LINES = 12
-"""Last lines shown of a `prefect deploy` that fails."""
 
 
 class Deployed(Record):
@@ -49,25 +46,21 @@ class Deployed(Record):
     """This folder was the last one that was deployed."""
 
 
-class NoFolder(FileNotFoundError):
-    """There is no folder of deployments."""
-
-
 class DeployFailed(ServiceError):
-    """A file of the folder cannot be deployed; the message names it, or is what Prefect says."""
+    """There is no folder, or a file of it cannot be deployed; the message names it, or is what Prefect says."""
 
 
 def find_deployments_folder() -> Path:
-    """Return `deployments/` of the checkout, or the one that came with the wheel. Raises NoFolder."""
+    """Return `deployments/` of the checkout, or the one that came with the wheel. Raises DeployFailed."""
     in_checkout, shipped = Path(__file__).parents[2] / FOLDER, Path(sysconfig.get_path("data")) / SHIPPED
     for folder in (in_checkout, shipped):
         if (folder / "prefect.yaml").is_file():
             return folder
-    raise NoFolder(f"no deployments at {in_checkout} or {shipped}; install trivet again")
+    raise DeployFailed(f"no deployments at {in_checkout} or {shipped}; install trivet again")
 
 
 def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True) -> Deployed:
-    """Deploy `folder` to the server, which PREFECT_API_URL names too. Raises NoFolder, DeployFailed, ApiFailed."""
+    """Deploy `folder` to the server, which PREFECT_API_URL names too. Raises DeployFailed, ApiFailed."""
     folder = folder or find_deployments_folder()
     files = [folder / "limits.yaml", folder / "automations.yaml", *sorted((folder / "pools").glob("*.json"))]
     limits, automations, *pools = map(_read, files)
@@ -104,7 +97,7 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     )
     if process.returncode:
         lines = [line.strip(" │╭╮╰╯─") for line in (process.stdout + process.stderr).splitlines()]
-        last = " ".join([line for line in lines if line][-MOST_OUTPUT_LINES:])
+        last = " ".join([line for line in lines if line][-12:])  # what it says at its end
         raise DeployFailed(f"{file} cannot be deployed: {last}; correct it and run `trivet deploy` again")
     _take_up_schedules(api, before)
     if stored:
@@ -136,7 +129,7 @@ def _create(api: Api, path: str, body: dict[str, Any]) -> None:
     try:
         api.post(path, body)
     except ApiFailed as error:
-        if error.status != CONFLICT:
+        if error.status != 409:  # the name is taken
             raise
 
 

@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from pydantic import computed_field
+
 from flows.running.settings import OPENAI_MODEL, OPENAI_SMALL_MODEL, Settings
 from storage.records import Record
 
@@ -48,11 +50,15 @@ class Check(Record):
 class Report(Record):
     """The results of all checks, as `trivet doctor` shows them."""
 
-    ok: bool
-    """Whether nothing that is required is missing."""
     checks: tuple[Check, ...]
     legs: tuple[Check, ...] = ()
     """What works, by group of commands, with the command that mends most; a check of a GPU has none."""
+
+    @computed_field
+    @property
+    def ok(self) -> bool:
+        """Whether nothing that is required is missing."""
+        return all(check.status != "missing" for check in self.checks)
 
 
 def check_ok(name: str, detail: str) -> Check:
@@ -65,11 +71,6 @@ def check_warns(name: str, detail: str, remedy: str) -> Check:
 
 def check_missing(name: str, detail: str, remedy: str | None) -> Check:
     return Check(name=name, status="missing", detail=detail, remedy=remedy)
-
-
-def collect_checks(checks: Iterable[Check]) -> Report:
-    results = tuple(checks)
-    return Report(ok=all(check.status != "missing" for check in results), checks=results)
 
 
 def summarize_leg(leg: str, checks: Iterable[Check]) -> Check:
@@ -93,17 +94,15 @@ def examine(settings: Settings) -> Report:
         if getattr(settings, field) is not None
     )
     environment = check_ok("environment", ", ".join(names) or "nothing set: all defaults")
-    report = collect_checks(
-        (
-            python,
-            *_check_packages(),
-            *_check_programs(),
-            *_check_storage(settings),
-            _check_language_model(settings),
-            environment,
-        )
+    checks = (
+        python,
+        *_check_packages(),
+        *_check_programs(),
+        *_check_storage(settings),
+        _check_language_model(settings),
+        environment,
     )
-    return report.model_copy(update={"legs": tuple(summarize_leg(leg, report.checks) for leg in LEGS)})
+    return Report(checks=checks, legs=tuple(summarize_leg(leg, checks) for leg in LEGS))
 
 
 def _check_packages() -> Iterator[Check]:

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from flows.service.doctor import Check, Report, check_missing, check_ok, collect_checks
+from flows.service.doctor import Check, Report, check_missing, check_ok
 
 MOST_S = 900  # reading the weights of a large model takes minutes
 COMMAND = (sys.executable, "-P", "-m", "flows.service.gpu_doctor")
@@ -45,7 +45,7 @@ def examine_gpu(model: Path | None = None) -> Report:
     ended = f" (ended by {signal.Signals(-code).name})" if code < 0 else ""
     why = f"{last}{ended}" if code else "not run: torch sees no GPU"
     checks += [check_missing(name, why, REMEDIES[name]) for name in [*REMEDIES][len(checks) :]]
-    return collect_checks(checks)
+    return Report(checks=tuple(checks))
 
 
 def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -24,7 +25,7 @@ from flows.running.environment import LOOPBACK as LOOPBACK_HOSTS
 from flows.running.environment import prepare_environment
 from flows.running.settings import settings
 from flows.service.api import Refused
-from flows.service.place import Place
+from flows.service.place import LOOPBACK, Place
 from flows.service.server_database import VARIABLES
 from storage import files
 from tasks.evaluation.evaluation_records import WITHOUT_SECRET, find_secret
@@ -32,7 +33,6 @@ from tasks.evaluation.evaluation_records import WITHOUT_SECRET, find_secret
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-LOOPBACK = "127.0.0.1"
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 REDIS = "PREFECT_REDIS_MESSAGING_URL"
 """Address of a Redis for the server's events, `redis://host:6379/0`; unset: they are kept in memory."""
@@ -44,8 +44,6 @@ LOGS = "/api/logs"
 """Address of the requests that come most often and hold no parameters."""
 MOST_BODY_BYTES = 16 << 20
 """Longest body of a request: logs come in batches of four megabytes at most, artifacts and parameters are smaller."""
-LAST_REQUESTS_S = 3
-"""Seconds for pending requests when the server ends; those of the UI never end."""
 WAITS = "automation_bucket"
 """Prefect's table of what its automations wait for."""
 LIMITS = "concurrency_limit_v2"
@@ -74,19 +72,24 @@ def main(port: str, host: str = LOOPBACK) -> None:
     """Repair the database, then become the server, as `prefect server start` does. Raises Refused."""
     if host not in LOOPBACK_HOSTS and not os.environ.get(AUTH):
         raise Refused(f"{AUTH} is not set: whoever reaches {host} could do everything; set it to user:password")
+    url = next(filter(None, map(os.environ.get, VARIABLES)), None)
+    if not url:
+        database = "Prefect's database: postgresql+asyncpg://user:password@host/name"
+        raise Refused(f"{VARIABLES[0]} is not set; it names {database}")
     prepare_environment()
     place = Place(settings().home)
     place.prepare()
     redis = os.environ.get(REDIS)
     if not (redis and has_other_server(redis)):
-        asyncio.run(repair(database_of_server()))
+        asyncio.run(repair(url))
         if redis:
             skip_events(redis)
     command = (
         *(sys.executable, "-P", "-m", "uvicorn", "--app-dir", sys.prefix),  # not its default, the working folder
         *("--factory", "flows.service.run_server:server_app", "--host", host, "--port", port),
         *("--log-level", "warning", "--lifespan", "on"),
-        *("--timeout-keep-alive", "5", "--timeout-graceful-shutdown", str(LAST_REQUESTS_S)),
+        # the latter: some requests of the UI never end
+        *("--timeout-keep-alive", "5", "--timeout-graceful-shutdown", "3"),
     )
     os.execve(command[0], command, os.environ | variables(place, port, host))
 
@@ -170,9 +173,14 @@ def _secret_among_parameters(body: bytes | bytearray) -> str | None:
 
 def server_app() -> Any:
     """Return what uvicorn serves: Prefect's application, guarded, whose pages talk to it alone and ask for a login."""
+    from prefect.server.api import background_workers
     from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
+    # in place of the four looks a second for background work that is due, for which Prefect has no setting
+    slow = timedelta(seconds=1)
+    patched: Any = background_workers
+    patched.Worker = partial(patched.Worker, minimum_check_interval=slow, scheduling_resolution=slow)
     app = create_app()
     page = Place(settings().home).pages / "v1" / "index.html"
     if os.environ.get(AUTH) and page.exists():
@@ -184,15 +192,6 @@ def server_app() -> Any:
     # its pages would load the configuration of a session recorder from elsewhere, whatever its settings say
     allowed = f" http://{api} https://{api} ws://{api} wss://{api}" if api else ""
     return Guard(app, policy=f"connect-src 'self'{allowed}")
-
-
-def database_of_server() -> str:
-    """Return the URL of Prefect's database, from the environment. Raises Refused."""
-    if url := next(filter(None, map(os.environ.get, VARIABLES)), None):
-        return url
-    raise Refused(
-        f"{VARIABLES[0]} is not set; it names Prefect's database: postgresql+asyncpg://user:password@host/name"
-    )
 
 
 def has_other_server(url: str) -> bool:

@@ -19,6 +19,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar
@@ -30,8 +31,8 @@ from flows.service.api import UNDER_WAY, Api, ApiAway, ApiFailed, Refused, await
 from flows.service.place import Place
 
 WORKER_LABEL = "prefect.worker.name"
-LOOK_S, CRASH_LOOK_S = 0.5, 5.0
-"""Seconds between two polls for the pool, as server and workers start at the same time, and for crashed runs."""
+LOOK_S, CRASH_LOOK_S = 0.5, 30.0
+"""Seconds between two polls for the pool, until the server has it, and for runs whose process did not end here."""
 PAUSES_S = (10.0, 60.0)
 """Seconds before the first retry of a crashed run, and before each further one."""
 RECENT = timedelta(hours=1)
@@ -81,7 +82,8 @@ async def _work(pool: str, name: str, place: Place, api: Api) -> None:
     dead = {run["id"] for run in own_runs} - alive
     for run in hand_back(api, dead, why="its process was killed together with its worker"):
         _say(f"handed back {run}")
-    healing = asyncio.create_task(keep_healing(api, pool=pool, retries=settings().crash_retries))
+    retries = settings().crash_retries
+    healing = asyncio.create_task(keep_healing(api, pool=pool, retries=retries, look=worker.look))
     await worker(work_pool_name=pool, name=name, create_pool_if_not_found=False).start()
     healing.cancel()
 
@@ -106,10 +108,12 @@ def crash_once_worker() -> Any:
         class CrashOnceWorker(ProcessWorker):
             job_configuration = Job
             ended: ClassVar[set[Any]] = set()
+            look: ClassVar[asyncio.Event] = asyncio.Event()
 
             async def run(self, flow_run: Any, *arguments: Any, **named: Any) -> Any:
                 result = await super().run(flow_run, *arguments, **named)
                 self.ended.add(flow_run.id)  # a process that ended badly has been called crashed by now
+                self.look.set()
                 return result
 
             async def _propose_crashed_state(self, flow_run: Any, *arguments: Any, **named: Any) -> None:
@@ -136,8 +140,8 @@ def _say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-async def keep_healing(api: Api, *, pool: str, retries: int) -> None:
-    """Look after the runs of a pool for as long as the worker runs."""
+async def keep_healing(api: Api, *, pool: str, retries: int, look: asyncio.Event) -> None:
+    """Look after the runs of a pool for as long as the worker runs. look: set when a process of a run has ended."""
     while retries:
         try:
             healed = await asyncio.to_thread(schedule_retries, api, pool=pool, retries=retries, now=datetime.now(UTC))
@@ -145,7 +149,9 @@ async def keep_healing(api: Api, *, pool: str, retries: int) -> None:
             healed = []
         for run in healed:
             _say(f"{run} crashed, and is done again")
-        await asyncio.sleep(CRASH_LOOK_S)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(look.wait(), CRASH_LOOK_S)
+        look.clear()
 
 
 def schedule_retries(api: Api, *, pool: str, retries: int, now: datetime) -> list[str]:

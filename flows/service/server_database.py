@@ -66,10 +66,8 @@ def choose_database(place: Place, environment: Mapping[str, str]) -> Database:
         if file.exists():
             why += f"; runs of commands without the service are in {file}"
         return Database(kind="postgresql", kept=True, why=why, url=url)
-    except WrongPostgresVersion:
-        raise
     except DatabaseUnavailable as error:
-        if begun:
+        if begun or isinstance(error, WrongPostgresVersion):
             raise
         return _open_sqlite(file, f"the PostgreSQL of this system does not start: {error}")
 

@@ -21,7 +21,7 @@ from prefect.flows import load_flow_from_entrypoint  # noqa: E402
 from prefect.utilities.callables import parameter_schema  # noqa: E402
 
 from flows.service.api import Api  # noqa: E402
-from flows.service.deploy import DeployFailed, NoFolder, deploy, find_deployments_folder  # noqa: E402
+from flows.service.deploy import DeployFailed, deploy, find_deployments_folder  # noqa: E402
 
 FOLDER = find_deployments_folder()
 ROOT = FOLDER.parent
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_deployed_is_named(folder: Path, limits: str | Non
 def test_an_environment_without_the_folder_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.service.deploy.FOLDER", "nowhere")
     monkeypatch.setattr("flows.service.deploy.SHIPPED", Path("nowhere"))
-    with pytest.raises(NoFolder, match="install trivet again"):
+    with pytest.raises(DeployFailed, match="install trivet again"):
         find_deployments_folder()
 
 
