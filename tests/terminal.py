@@ -15,7 +15,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 ROWS, COLUMNS = 40, 100
-PATIENCE_S = 40.0
+PATIENCE_S = 90.0
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
 ESCAPES = re.compile(r"\x1b(?:\[[0-9;?<>=]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-B]|[=>78M])|\r")
 """What moves the cursor, colours, and names the window."""
