@@ -26,7 +26,7 @@ from tests.deployments import units
 from tests.deployments.units import unit
 from tests.service.serviced import free_port
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 HOME = Place(Path("/var/lib/trivet"))
 ASKED = ServiceSettings(folder="/srv/trivet")
 DATABASE = Database(kind="postgresql", kept=False, why="", url="postgresql+asyncpg://prefect:secret@127.0.0.1/prefect")

@@ -32,7 +32,7 @@ pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 OPTIONS = ReadOptions(ocr="off")
 CHILD = "tasks.documents.reader_child"
 LETTER = "notices/supplier_day.html"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 ROOT = Path(__file__).parents[2]
 
 _memory_mb = count(1000)

@@ -15,7 +15,7 @@ from prefect.states import AwaitingRetry
 
 from tasks import progress
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Ran:

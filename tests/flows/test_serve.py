@@ -42,7 +42,7 @@ from tests.models.server import MODEL, hangs
 from tests.models.server import serving as model_server
 
 AUTH = "an-auth-string-of-the-tests"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Reply(NamedTuple):

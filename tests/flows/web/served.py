@@ -35,7 +35,7 @@ from tests.storage.publishing import publish
 
 AUTH = "an-auth-string-of-the-tests"
 OWNER = "trivet:secret-of-the-service"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Told:

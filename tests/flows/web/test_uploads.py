@@ -34,7 +34,7 @@ from tests.flows.web.served import AUTH, Told, away
 
 RUN = "import json,sys,pathlib; told=json.load(sys.stdin); open(sys.argv[1],'a').write(json.dumps(told)+chr(10))"
 """A run that notes what it was told to index."""
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Place(NamedTuple):
