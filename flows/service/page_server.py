@@ -51,9 +51,7 @@ IDLE_S, MOST_IDLE_BYTES = 180.0, 250_000_000
 AGAIN = "--listening"
 """First word of such a process's command, before the descriptor of its socket."""
 HEADERS_S = 10.0
-"""Longest time from the connection, or from the last request on it, until the headers of a request have come."""
-LAST_ANSWERS_S = 3
-"""Seconds that answers in progress have left when the server ends."""
+"""Longest wait for the headers of a request, and longest silence in the middle of its body."""
 PATIENCE_S, LOOK_S = 60.0, 0.5
 """Seconds to wait for Prefect's server, and between two checks whether it answers."""
 FILE = "serve-token"
@@ -170,7 +168,7 @@ def listen_for_pages(place: Place) -> socket.socket:
 
 
 def punctual_protocol() -> Any:
-    """Return uvicorn's protocol with a limit on the time for the headers of a request, for which it waits for ever."""
+    """Return uvicorn's protocol with limits on the time for the headers and the body of a request: it has none."""
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     base: Any = AutoHTTPProtocol
@@ -178,15 +176,21 @@ def punctual_protocol() -> Any:
     class PunctualProtocol(base):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.loop.call_later(HEADERS_S, self.close_without_request, None)
+            self.mark = None
+            self.loop.call_later(HEADERS_S, self.close_late, None)
 
-        def close_without_request(self, last: Any) -> None:
-            """Close the connection if no request has come since `last`."""
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self.mark = object() if self.cycle and self.cycle.more_body else self.cycle
+
+        def close_late(self, mark: Any) -> None:
+            """Close the connection if neither a request nor more of its body has come since `mark`."""
             is_idle = self.cycle is None or self.cycle.response_complete
-            if is_idle and self.cycle is last:
+            # it may be the application that does not read
+            if (is_idle or (self.cycle.more_body and not self.flow.read_paused)) and self.mark is mark:
                 self.transport.close()
             elif not self.transport.is_closing():
-                self.loop.call_later(HEADERS_S, self.close_without_request, self.cycle)
+                self.loop.call_later(HEADERS_S, self.close_late, self.mark)
 
     return PunctualProtocol
 
@@ -261,7 +265,7 @@ def serve_pages(
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=LAST_ANSWERS_S,
+        timeout_graceful_shutdown=3,  # for answers in progress
     )
     server = uvicorn.Server(config)
     gc.collect()

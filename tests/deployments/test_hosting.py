@@ -113,6 +113,11 @@ def test_compose_has_every_secret_from_the_environment_and_waits_for_health() ->
         assert COMPOSE[name]["depends_on"]["server"] == {"condition": "service_healthy"}
 
 
+def test_the_proxy_names_whoever_connects_in_place_of_what_a_client_claims() -> None:
+    text = (find_deployments_folder() / "tls.cfg").read_text()
+    assert text.count("http-request set-header X-Forwarded-For %[src]") == text.count("\nfrontend ")
+
+
 @pytest.mark.machine
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
 def test_systemd_understands_every_unit(tmp_path: Path) -> None:

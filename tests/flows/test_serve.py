@@ -151,10 +151,15 @@ def until(happened: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_a_connection_that_sends_no_whole_header_is_closed(monkeypatch: pytest.MonkeyPatch, reading: Server) -> None:
+@pytest.mark.parametrize(
+    "sent", [b"GET /health HTTP/1.1\r\nX-Slow: ", b"POST /ui/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na"]
+)
+def test_a_connection_that_sends_no_whole_request_is_closed(
+    monkeypatch: pytest.MonkeyPatch, reading: Server, sent: bytes
+) -> None:
     monkeypatch.setattr("flows.service.page_server.HEADERS_S", 0.2)
     with socket.create_connection(("127.0.0.1", reading.port), timeout=PATIENCE_S) as half_open:
-        half_open.sendall(b"GET /health HTTP/1.1\r\nX-Slow: ")
+        half_open.sendall(sent)
         assert half_open.recv(1) == b""
 
 

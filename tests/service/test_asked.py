@@ -19,10 +19,6 @@ def settled(wanted: UpOptions, before: ServiceSettings | None = None, **environm
     return settle_settings(wanted, before, environment, secret="key")
 
 
-def settled_with(name: str, value: str) -> ServiceSettings:
-    return settle_settings(UpOptions(), None, {name: value}, secret="key")
-
-
 @pytest.mark.parametrize(
     ("wanted", "before", "port", "pools"),
     [
@@ -58,11 +54,7 @@ def test_joining_ones_own_server_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "said"),
-    [
-        (UpOptions(), []),
-        (UpOptions(port=4301), ["port"]),
-        (UpOptions(pools=("cpu",)), ["pools"]),
-    ],
+    [(UpOptions(), []), (UpOptions(port=4301), ["port"]), (UpOptions(pools=("cpu",)), ["pools"])],
     ids=["nothing", "port", "gpu"],
 )
 def test_what_has_changed_is_said(wanted: UpOptions, said: list[str]) -> None:
@@ -78,7 +70,7 @@ def test_what_has_changed_is_said(wanted: UpOptions, said: list[str]) -> None:
     ],
 )
 def test_a_variable_that_changed_is_named_and_not_shown(name: str) -> None:
-    none, old, new = settled(UpOptions()), *(settled_with(name, value) for value in ("s-old", "s-new"))
+    none, old, new = settled(UpOptions()), *(settled(UpOptions(), **{name: value}) for value in ("s-old", "s-new"))
     assert differences(none, old) == differences(old, new) == differences(new, none) == [f"the variable {name}"]
     assert "s-new" not in new.model_dump_json()
 
@@ -86,12 +78,12 @@ def test_a_variable_that_changed_is_named_and_not_shown(name: str) -> None:
 @pytest.mark.parametrize("field", sorted(set(Settings.model_fields) - {"home"}))
 def test_no_setting_changes_unnoticed(field: str) -> None:
     name = str(Settings.model_fields[field].validation_alias)
-    assert differences(settled(UpOptions()), settled_with(name, "new")) == [f"the variable {name}"]
+    assert differences(settled(UpOptions()), settled(UpOptions(), **{name: "new"})) == [f"the variable {name}"]
 
 
 @pytest.mark.parametrize("name", ["TERM", "SSH_TTY", "SHLVL", "PREFECT_API_URL", "PREFECT_HOME", "TRIVET_TIMEZONE"])
 def test_another_shell_and_what_only_deploying_reads_start_nothing_again(name: str) -> None:
-    assert differences(settled(UpOptions()), settled_with(name, "another")) == []
+    assert differences(settled(UpOptions()), settled(UpOptions(), **{name: "another"})) == []
 
 
 def test_another_auth_string_is_said_and_tells_nothing_of_variables() -> None:

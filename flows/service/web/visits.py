@@ -157,8 +157,8 @@ class WrongSignIns:
 
 
 def sender_of(request: Request) -> str:
-    """Return the address that a request comes from, or the one that the proxy of this machine names."""
-    return request.client.host if request.client else "unknown"
+    """Return the address that a request comes from, or the first word of what a proxy of this machine says."""
+    return request.client.host.partition(" ")[0] if request.client else "unknown"
 
 
 def _are_equal(text: str, expected: str) -> bool:
