@@ -225,7 +225,7 @@ def parse_model_args(text: str) -> dict[str, JsonValue]:
 
 def _model_name(name: str | None, kind: str, argument: str) -> str:
     if not name:
-        raise ModelUnavailable(f"{kind} needs a model: give --model_name NAME or --model_args {argument}=NAME")
+        raise ModelUnavailable(f"{kind} needs a model: give --model-name NAME or --model-args {argument}=NAME")
     return name
 
 

@@ -342,7 +342,10 @@ def _check(name: str, data: Data, as_json: bool) -> None:
             screen.print(f"problem: {problem}")
         for item, why in defects.items():
             screen.print(f"known defect: {item}: {why}")
-        for why, names in _group_reasons(data.left_out | unscorable).items():
+        items_of = dict[str, list[str]]()
+        for item, why in (data.left_out | unscorable).items():
+            items_of.setdefault(why, []).append(item)
+        for why, names in items_of.items():
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             screen.print(f"not scored here: {', '.join(names[:5])}{more}: {why}")
         verdict = f"{len(problems)} problems" if problems else "nothing is wrong"
@@ -364,11 +367,3 @@ def _check(name: str, data: Data, as_json: bool) -> None:
         raise typer.Exit(FAILED)
     if data.left_out or unscorable:
         raise typer.Exit(DONE_WITH_FAILURES)
-
-
-def _group_reasons(reasons: dict[str, str]) -> dict[str, list[str]]:
-    """Return the items of each reason."""
-    by_reason = dict[str, list[str]]()
-    for item, why in reasons.items():
-        by_reason.setdefault(why, []).append(item)
-    return by_reason

@@ -69,6 +69,8 @@ def index(
 
     Without --index it makes TRIVET_HOME/index/default.
     """
+    if not documents.is_dir():  # before a server is started for it
+        fail(f"{documents} is not a folder; name the folder that the documents lie in", REFUSED)
     require_variable(values["password_env"])
     metadata = values["metadata"] and values["metadata"].absolute()
     folders = {"documents": documents.absolute(), "index": index and index.absolute(), "metadata": metadata}

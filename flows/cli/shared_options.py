@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,16 +66,15 @@ def keep_last_index(index: Path) -> None:
 
 def default_index(documents: Path) -> Path:
     """Return the default index of this home; exits where it is of other documents, which it would lose."""
+    from storage.index import is_published
     from tasks.rag.indexing.index_report import read_status
 
     index, own = settings().home / DEFAULT_INDEX, str(documents.absolute())
-    status = read_status(index)
+    status = read_status(index) if is_published(index) else None
     if status and status.parameters.get("documents", own) != own:
-        fail(
-            f"the default index is of {status.parameters['documents']}, whose documents it would lose; make another "
-            f"one with `trivet rag index {documents} --index {index.with_name(documents.absolute().name)}`",
-            REFUSED,
-        )
+        other = shlex.join(["trivet", "rag", "index", str(documents), "--index", str(index.with_name(Path(own).name))])
+        indexed = status.parameters["documents"]
+        fail(f"the default index is of {indexed}, whose documents it would lose; make another one: {other}", REFUSED)
     return index
 
 

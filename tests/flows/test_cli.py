@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,11 +172,14 @@ def test_without_index_the_last_one_made_answers_and_is_named(index: Path, tmp_p
     assert (len(done.json["hits"]), done.stderr) == (1, f"index {index}\n")
 
 
-def test_the_default_index_is_not_made_of_other_documents(tmp_path: Path) -> None:
-    StatusFile(tmp_path / DEFAULT_INDEX, generation=None, run=None, parameters={"documents": "/papers"}).update()
-    refused = run_apart("rag", "index", "tests/contracts", TRIVET_HOME=str(tmp_path))
-    assert (refused.code, "is of /papers" in refused.stderr) == (2, True)
-    assert f"`trivet rag index tests/contracts --index {tmp_path / 'index' / 'contracts'}`" in refused.stderr
+def test_the_default_index_is_not_made_of_other_documents(index: Path, tmp_path: Path) -> None:
+    for is_published in (False, True):  # of what was never published nothing can be lost
+        if is_published:
+            shutil.copytree(index, tmp_path / DEFAULT_INDEX, dirs_exist_ok=True)
+        StatusFile(tmp_path / DEFAULT_INDEX, generation=None, run=None, parameters={"documents": "/papers"}).update()
+        done = run_apart("rag", "index", "tests/contracts", "--dry-run", TRIVET_HOME=str(tmp_path))
+        assert (done.code, "is of /papers" in done.stderr) == (2, is_published)
+    assert f"trivet rag index tests/contracts --index {tmp_path / 'index' / 'contracts'}" in done.stderr
 
 
 @pytest.mark.parametrize("command", [["text", "{}"], ["eval", "{}", "--index", "/nowhere"]], ids=lambda words: words[0])
@@ -190,9 +194,7 @@ def test_only_debug_shows_a_traceback(tmp_path: Path) -> None:
     words = ("rag", "chunks", "--index", tmp_path)
     plain, traced = run_apart(*words), run_apart("--debug", *words)
     assert (plain.code, len(plain.stderr.splitlines())) == (2, 1)
-    assert traced.code != 0
-    assert "Traceback" in traced.stderr
-    assert "NotAnIndex" in traced.stderr
+    assert (traced.code == 0, "Traceback" in traced.stderr, "NotAnIndex" in traced.stderr) == (False, True, True)
 
 
 def test_what_nobody_expected_is_a_sentence_too(
@@ -238,8 +240,7 @@ def test_a_hit_names_document_page_and_chunk(index: Path) -> None:
 
 def test_an_index_of_another_embedder_answers_by_words_only(index: Path) -> None:
     done = run_here("rag", "search", "bid", "--strategy", "similarity", "--index", index)
-    assert done.code == 2
-    assert "nobody@1" in done.stderr
+    assert (done.code, "nobody@1" in done.stderr) == (2, True)
 
 
 def test_an_empty_question_is_refused(index: Path) -> None:

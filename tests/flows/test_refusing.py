@@ -55,7 +55,7 @@ def test_a_model_that_describes_no_figure(folder: Path, options: Sequence[str], 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "--model hf: hf needs a model: give --model_name NAME or --model_args pretrained=NAME"),
+        ((), "--model hf: hf needs a model: give --model-name NAME or --model-args pretrained=NAME"),
         (("--model_args", "pretrained=/nowhere"), "--model hf: there is no folder /nowhere with a model"),
         (("--model", "curator", "--model_name", "nosuch/m"), "--model curator: 'nosuch/m' is no provider/model"),
         (

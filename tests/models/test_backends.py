@@ -86,7 +86,7 @@ def test_recorded_and_scripted_answers_are_opened(tmp_path: Path):
     ("kind", "args", "says"),
     [
         ("telepathy", {}, "openai, responses, hf, vllm, curator, replay, scripted, and any lm_eval model class"),
-        ("openai", {}, "--model_name NAME"),
+        ("openai", {}, "--model-name NAME"),
         ("openai", {"model": "m", "color": 1}, "openai has no argument color; it has .*reasoning_effort"),
         ("openai", {"model": "m", "timeout": "soon"}, "timeout: .*valid number"),
         ("hf", {"pretrained": "m", "response_format": {}}, "response_format was removed; describe the format"),
@@ -96,7 +96,7 @@ def test_recorded_and_scripted_answers_are_opened(tmp_path: Path):
         ("vllm", {"pretrained": "m", "gpu_memory_utilization": 2}, "gpu_memory_utilization: .*less than or equal to 1"),
         ("curator", {"model": "anthropic/claude"}, "anthropic asks for a key and none is set; set ANTHROPIC_API_KEY"),
         ("curator", {"model": "lm_studio/qwen", "color": 1}, "curator has no argument color; it has .*base_url"),
-        ("curator", {}, "--model_args model=NAME"),
+        ("curator", {}, "--model-args model=NAME"),
         ("replay", {}, "path=NAME"),
         ("replay", {"path": "/nowhere.jsonl"}, "no recorded answers"),
         ("no.such.Class", {}, "no.such.Class cannot be imported here"),
