@@ -66,7 +66,7 @@ class NightlyConfig(FlowConfig):
 @flow(name="nightly", flow_run_name="nightly {config.suite.stem}", version=program(), persist_result=False)
 @watched
 def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
-    """Run a suite: refresh its index, measure its models, train its selector, and report what changed."""
+    """Run a suite: refresh its index, measure models, train a selector, report what changed. Raises SuiteUnusable."""
     file = config.suite.absolute()
     if not file.is_file():
         raise SuiteUnusable(f"there is no file {file}; name the YAML file of a suite, by its whole path")

@@ -45,7 +45,7 @@ runner: Any = task_runner(os.cpu_count() or 1)
 @flow(name="rag", flow_run_name="{config.title}", version=program(), task_runner=runner, persist_result=False)
 @watched
 def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
-    """Index a folder of documents; only what is new or changed is read, described, cut and embedded."""
+    """Index a folder; only what is new or changed is read, described, cut and embedded. Raises Unfinished."""
     require_folder(config.documents)
     vlm = figure_model(config.vlm, config.figures) if config.vlm else None
     seen_by = revision_of(vlm) if vlm else ""
@@ -138,7 +138,7 @@ def _describe_figures(
 )
 @watched
 def answer_batch(config: AnswerConfig) -> BatchReport:
-    """Answer a file of questions; an answer that was given before on the same index is recalled."""
+    """Answer a file of questions; an answer given before on the same index is recalled. Raises Unfinished."""
     models, reranker = models_of(config.llm), config.reranker
     batch = steps.read_questions(config.questions, index=config.index)
     answered = on_each(

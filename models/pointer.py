@@ -89,7 +89,7 @@ class PointerSelector(nn.Module):
             nn.init.zeros_(self.query_update_gate.bias)  # about half open at first
 
     def encode(self, query: Tensor, pool: Tensor, usable: Tensor | None = None) -> Encoded:
-        """Return states of queries (B, d) and keys of their pools (B, K, d); `usable` (B, K) is False at padding."""
+        """Encode queries (B, d) and their pools (B, K, d); `usable` (B, K) is False at padding. Raises ValueError."""
         if query.ndim != 2 or pool.ndim != 3 or len(query) != len(pool):
             raise ValueError(f"queries {tuple(query.shape)} and pools {tuple(pool.shape)}: must be (B, d), (B, K, d)")
         if {query.shape[-1], pool.shape[-1]} != {self.config.embedding_dim}:
@@ -167,7 +167,7 @@ class PointerSelector(nn.Module):
         generator: torch.Generator,
         usable: Tensor | None = None,
     ) -> Drawn:
-        """Return `draws` pointers of each query, drawn independently; no position repeats inside a pointer."""
+        """Return `draws` independent pointers of each query; no position repeats in a pointer. Raises ValueError."""
         if temperature <= 0:
             raise ValueError(f"temperature {temperature}: must be above 0; `greedy` takes the likeliest")
 

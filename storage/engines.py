@@ -77,7 +77,7 @@ def place_of(url: str, home: Path) -> Path:
 
 
 def address_of(folder: Path) -> str | None:
-    """Return the address that `folder` stands for; None for a folder that holds its index itself."""
+    """Return the address that `folder` stands for; None for one that holds its index itself. Raises NotAnIndex."""
     try:
         return str(json.loads((folder / ENGINE_FILE).read_bytes())["address"])
     except (FileNotFoundError, NotADirectoryError):

@@ -106,7 +106,7 @@ def link(path: Path, to: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make `folder` and its parents, each noted on the disk in the folder above it."""
+    """Make `folder` and its parents, each noted on the disk in the folder above it. Raises StoreUnreachable."""
     try:
         if folder.is_dir():
             return

@@ -417,7 +417,7 @@ class _Engine:
         return []
 
     def _store_waiting(self) -> list[_Outcome]:
-        """Store the waiting answers and return them, also where storing failed: they were paid for."""
+        """Store the waiting answers and return them, which were paid for; an error is kept for `ask` to raise."""
         group = self._unstored
         try:
             if group:

@@ -306,7 +306,7 @@ def read_aloud(text: str) -> None:
 
 
 def speak(text: str, *, wav: Path | None = None) -> str | None:
-    """Read `text` aloud, or into the file `wav`; returns why that is not possible."""
+    """Read `text` aloud, or into the file `wav`; returns why that is not possible, or None."""
     from tasks.language.sentences import language_of, strip_marks
 
     program, plain = shutil.which("espeak-ng"), strip_marks(text).strip()

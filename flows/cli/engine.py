@@ -63,7 +63,7 @@ def prefect_for_command(*, quiet: bool) -> Generator[None]:
 
 
 def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Exception]) -> Outcome[Any]:
-    """Run a flow, and return its report. unfinished: errors that carry a report of what was done in `report`."""
+    """Run a flow and return its report; errors of `unfinished` carry one in `report`. Raises Terminated at SIGTERM."""
     wait_until_healthy(settings().home)
     from prefect.exceptions import TerminationSignal  # slow to import, while the server starts
     from prefect.settings import temporary_settings

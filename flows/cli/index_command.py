@@ -168,7 +168,7 @@ def _vision_model(config: IndexConfig) -> str | None:
 
 
 def require_variable(variable: str | None) -> str | None:
-    """Return the value of the environment variable that --password-env names; exits if there is none."""
+    """Return the value of the variable that --password-env names, None without the option; exits if it is not set."""
     if variable and variable not in os.environ:
         fail(f"--password-env {variable}: there is no such environment variable; export it first", REFUSED)
     return os.environ[variable] if variable else None

@@ -108,7 +108,7 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 
 
 def find_full_disk(error: Exception) -> str | None:
-    """Return the sentence about the home's disk where it is full, which is why a database or a server failed."""
+    """Return the sentence about the home's disk where it is full, which made a database or server fail; else None."""
     return None if isinstance(error, StoreUnreachable) else describe_full_disk(settings().home)
 
 

@@ -182,7 +182,7 @@ def keep_outcome(run: object, work: Callable[[], Any]) -> None:
 
 
 def open_outcome(outcome: bytes) -> Any:
-    """Return the result that a child run has stored. Raises the error that it stored instead, of its class if ours."""
+    """Return what a child run stored. Raises the error that it stored: of its class if ours, else PoolStepFailed."""
     record = json.loads(outcome)
     if "error" not in record:
         return _serializer.loads(record["value"].encode())

@@ -313,7 +313,7 @@ def _address_of(base_url: str | None, *, role: str) -> dict[str, str | None]:
 
 
 def tasks_of(tasks_flag: Any) -> list[dict[str, Any]]:
-    """Read the tasks of a comma-separated flag, or of a YAML list of names or `{task_name, batch_size}`, each once."""
+    """Read tasks, each once, from `a,b` or a YAML list of names or `{task_name, batch_size}`. Raises OptionUnusable."""
     words: Any = tasks_flag.split(",") if isinstance(tasks_flag, str) else tasks_flag or []
     if not isinstance(words, list):
         raise OptionUnusable(f"--tasks: expected names, or a list of them (it is {words!r})")
@@ -335,7 +335,7 @@ def tasks_of(tasks_flag: Any) -> list[dict[str, Any]]:
 
 
 def seeds_of(seed_flag: Any) -> tuple[int, ...]:
-    """Return four seeds, of python, numpy, torch and few-shot examples; one number stands for all."""
+    """Return four seeds, of python, numpy, torch and few-shot examples; one stands for all. Raises OptionUnusable."""
     words = ",".join(map(str, seed_flag)) if isinstance(seed_flag, list | tuple) else str(seed_flag)
     try:
         seeds = tuple(int(word) for word in words.split(","))
@@ -347,7 +347,7 @@ def seeds_of(seed_flag: Any) -> tuple[int, ...]:
 
 
 def ks_of(k_flag: Any) -> tuple[int, ...]:
-    """Read the values of k for pass@k, separated by commas or, in YAML, a list; empty where none are given."""
+    """Read the values of k for pass@k from `1,10` or a YAML list; empty where none are given. Raises OptionUnusable."""
     words: list[Any] = (
         k_flag.split(",") if isinstance(k_flag, str) else k_flag if isinstance(k_flag, list) else [k_flag]
     )

@@ -248,8 +248,7 @@ def make_page(
 def make_storable(text: str) -> str:
     """Return a text in NFC that JSON and PostgreSQL can hold: NUL is removed, a lone surrogate becomes U+FFFD.
 
-    Signs that do not show go, too. A soft hyphen shows only where a line happens to end, and would cut a word in two
-    for a search.
+    Signs that do not show go, too: a soft hyphen shows only at the end of a line, and would cut a word for a search.
     """
     text = text.replace("\0", "")
     if text.isascii():

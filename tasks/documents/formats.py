@@ -106,7 +106,7 @@ def find_format(name: str) -> DocumentFormat:
 
 
 def find_format_by_suffix(suffix: str) -> DocumentFormat | None:
-    """Return the format to which a suffix belongs, if there is one. Raises ReaderUnusable."""
+    """Return the format to which a suffix belongs, None where there is none. Raises ReaderUnusable."""
     return next((format for format in formats() if suffix in format.suffixes), None)
 
 

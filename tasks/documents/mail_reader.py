@@ -68,7 +68,7 @@ POLICY = BareBytes()
 
 
 def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a mail (EML) as one page without a number."""
+    """Read a mail (EML) as one page without a number. Raises DocumentError."""
     try:
         message = _read_eml(message_from_bytes(read_bytes(path), policy=POLICY), depth=0)
     except RecursionError as error:

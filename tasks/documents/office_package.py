@@ -40,7 +40,7 @@ class Link(NamedTuple):
 
 
 def refuse_encrypted(path: Path, password: str | None, *, program: str) -> None:
-    """Raise NeedsPassword for an encrypted document, which is an OLE container around the zip."""
+    """Raise NeedsPassword, or with a password UnsupportedDocument, for an encrypted document: OLE around the zip."""
     with path.open("rb") as file:
         if file.read(len(OLE_MAGIC)) != OLE_MAGIC:
             return
@@ -147,7 +147,7 @@ class WordPackage(Package):
         return Part(name, self.tree(name), read_links(self, name))
 
     def find_related(self, part: Part, kind: str) -> Part | None:
-        """Return the part of a kind (`styles`, `footnotes` …) that `part` points to, if there is one."""
+        """Return the part of a kind (`styles`, `footnotes` …) that `part` points to, or None."""
         for relationship in part.relationships.values():
             if relationship.type == kind and not relationship.external and relationship.target in self.names:
                 return self.part(relationship.target)
@@ -159,7 +159,7 @@ class WordPackage(Package):
 
 
 def word_attribute(node: ET.Element, name: str) -> str | None:
-    """Return an attribute in the namespace of WordprocessingML: `w:val` for `val`."""
+    """Return an attribute in the namespace of WordprocessingML, `w:val` for `val`; None where it is not set."""
     return node.get(W + name)
 
 
@@ -169,7 +169,7 @@ def _word_path(path: str) -> str:
 
 
 def child_value(node: ET.Element, path: str) -> str | None:
-    """Return the `w:val` of a child, found by a path such as `pPr/pStyle`."""
+    """Return the `w:val` of a child, found by a path such as `pPr/pStyle`; None without the child or its value."""
     child = node.find(_word_path(path))
     return None if child is None else child.get(f"{W}val")
 

@@ -74,7 +74,7 @@ class PlacedShape(NamedTuple):
 
 
 def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a presentation as a whole, with a page for each slide."""
+    """Read a presentation as a whole, with a page for each slide. Raises DocumentError."""
     refuse_encrypted(path, password, program="PowerPoint")
     with Package(path) as package:  # refuses zip bombs before python-pptx unpacks anything
         metadata = read_core_properties(package)
@@ -272,7 +272,10 @@ def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> 
 
 
 def _add_text(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> None:
-    """Add the paragraphs of a shape; those of a body placeholder are items of a list."""
+    """Add the paragraphs of a shape that are not blank; several of a body placeholder are items of a list.
+
+    The text of a footer, a date or a slide number is one footer block.
+    """
     from pptx.enum.shapes import PP_PLACEHOLDER as HOLDS
 
     placeholder = shape.placeholder_format.type if shape.is_placeholder else None

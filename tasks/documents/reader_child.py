@@ -1,7 +1,6 @@
 """The child process that reads documents: a parser that hangs, exhausts memory or crashes affects no other process.
 
-`python -m tasks.documents.reader_child MEMORY_MB PARENT_PID` reads jobs from stdin and answers on stdout, one JSON
-object a line.
+`python -m tasks.documents.reader_child MEMORY_MB PARENT_PID` answers jobs of stdin on stdout, a line of JSON each.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _CLEAR = re.compile(r"[a-z]+\([^,/]*,[^,/]*,[^,/]*[,/]\s*0*\.?0*%?\s*\)")
 
 @lru_cache
 def read_color(text: str | None) -> Color | None:
-    """Return a colour from its name or its digits, as pages (`#036`, `navy`) and Office (`003366`) write them."""
+    """Read a colour by name or digits, as of pages (`#036`, `navy`) and Office (`003366`); None for any other text."""
     from PIL import ImageColor
 
     text = re.sub(r"(?<=[\d%])\s+(?=\d)", ",", (text or "").casefold())  # `rgb(255 255 255)`

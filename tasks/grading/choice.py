@@ -140,7 +140,7 @@ def find_choice(text: str, question: ChoiceQuestion) -> Choice | None:
 
 
 def find_unannounced(text: str, question: ChoiceQuestion) -> Choice | None:
-    """Return the choice where answers usually stand: alone on a line, in bold, or in prose such as `I think it's B`."""
+    """Find the choice where answers usually stand: alone on a line, bold, or in prose (`I think it's B`); else None."""
     # terse answers are, or begin with, the letter
     for line in {text[-WINDOW_CHARS:].split("\n")[-1]: 1, text[:WINDOW_CHARS].split("\n")[0]: 1}:  # an ordered set
         if line.strip() and (letters := _read_whole(line, question)):

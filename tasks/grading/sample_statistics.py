@@ -198,7 +198,7 @@ def _vote_scores(k: int, scores: ByItem, totals: Tally, are_equal: SameAnswer) -
 
 
 def shorten_vote(answer: str | None) -> str | None:
-    """Return `answer` as votes keep it: a long one as its digest."""
+    """Return `answer` as votes keep it: a long one as its digest, a short one and None as they are."""
     if answer is None or len(answer) <= VOTE_CHARS:
         return answer
     return hashlib.sha256(answer.encode("utf-8", "surrogatepass")).hexdigest()

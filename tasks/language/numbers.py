@@ -71,7 +71,7 @@ def is_same_number(a: Number, b: Number) -> bool:
 
 
 def written_value(number: Number) -> Decimal | None:
-    """Return what the digits of a number give without the words of scale behind them: 3 of 3억."""
+    """Return what the digits of a number give without the words of scale behind them: 3 of 3억; None without digits."""
     plain = write_plain(number.text)
     digits = words.DIGITS.search((plain.text if plain else number.text).translate(words.PLAIN_SIGNS))
     return _part(digits.group()) if digits else None

@@ -79,7 +79,7 @@ def installed_tokenizer() -> str:
 
 
 def tokenize(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
-    """Return the tokens of each text, which depend only on the text and the tokenizer's name; batches are faster."""
+    """Return each text's tokens, decided by it and the tokenizer's name; batches are faster. Raises WrongTokenizer."""
     # a shell hands over bytes that are no UTF-8 as lone surrogates, which kiwi refuses
     composed = [fold_raised(unicodedata.normalize("NFC", text).encode(errors="replace").decode()) for text in texts]
     if tokenizer == BIGRAM:

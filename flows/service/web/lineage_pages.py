@@ -62,7 +62,7 @@ def _trace_turn(visit: Visit, session_id: str, n: str) -> OriginTree:
 
 
 def _trace_chunk(visit: Visit, chunk_id: str) -> OriginTree:
-    """Return the origins of a passage or a number of the index that is served. Raises Problem."""
+    """Return the origins of a passage or number. Raises Problem, a 404, where it or its index's origin is unknown."""
     from tasks.origins.answer_origins import corpus_of, trace_cell, trace_chunk
     from tasks.resources import artifacts, lineage
 

@@ -117,7 +117,7 @@ class McpDoor:
     """The ASGI application behind /mcp: the auth string first, then the SDK's own handling."""
 
     def __init__(self, server: MCPServer, workplace: Workplace) -> None:
-        # every request carries the auth string, which a page on a rebound name does not know
+        """Set up HTTP without sessions or the SDK's host check: pages on rebound names do not know the auth string."""
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)
         self.manager = server.session_manager

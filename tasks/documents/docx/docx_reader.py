@@ -51,7 +51,7 @@ READER = "trivet docx 2"
 
 
 def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a Word document as a whole. Its pages are those that its last editor noted, if it noted any."""
+    """Read a Word document whole; its pages are those that its last editor noted, if any. Raises DocumentError."""
     refuse_encrypted(path, password, program="Word")
     try:
         with WordPackage(path) as package:

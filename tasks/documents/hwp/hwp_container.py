@@ -39,7 +39,7 @@ def damage_error(part: str = "") -> CorruptDocument:
 
 
 def inflate(packed: bytes, *, name: str) -> bytes:
-    """Inflate a raw deflate stream; its CRC and length are checked where Hangul wrote them."""
+    """Inflate a raw deflate stream; CRC and length are checked where Hangul wrote them. Raises DocumentError."""
     limit = min(MAX_STREAM_BYTES, max(_SMALL_BYTES, MAX_RATIO * len(packed)))
     inflater = zlib.decompressobj(-15)  # negative: without the header of zlib
     try:

@@ -1,7 +1,6 @@
 """The common model of HWP 5 and HWPX: sections of paragraphs whose runs are text, objects and asides; list numbers.
 
-Both readers make a `HangulDocument`, which becomes blocks here, so that one document gives the same text from either
-format.
+Both readers make a `HangulDocument`, which becomes blocks here: a document gives the same text from either format.
 """
 
 from __future__ import annotations

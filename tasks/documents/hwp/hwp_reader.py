@@ -1,7 +1,6 @@
 """Opens HWP and HWPX: text, metadata, pictures and pages.
 
-HWPX is a zip of OWPML parts, whose package file names the sections in reading order. HWP is read as the HWPX that the
-layout engine makes of it.
+HWPX is a zip of OWPML parts, whose package file orders the sections. HWP is read as the layout engine's HWPX of it.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ class HwpxPackage(Package):
         super().__init__(source, caps=_CAPS, check_sizes=False)  # `read` does: a bomb for a picture costs that one only
 
     def xml(self, name: str) -> Element:
-        """Return the root of an XML member, parsed without entities, DTD or network."""
+        """Return the root of an XML member, parsed without entities, DTD or network. Raises DocumentError."""
         keep_out = dict.fromkeys(("resolve_entities", "load_dtd", "huge_tree"), False)
         parser = etree.XMLParser(**keep_out, no_network=True, remove_comments=True, remove_pis=True)
         try:
@@ -169,7 +168,7 @@ class HwpxPackage(Package):
         return root
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member."""
+        """Return the content of a member. Raises DocumentError."""
         sentence = explain_excessive_size(self._zip.getinfo(name), caps=_CAPS) if name in self.names else None
         if sentence:
             raise errors.RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")

@@ -257,6 +257,7 @@ def _parts_of(area: Area, cells: Cells) -> Iterator[tuple[Area, str | None]]:
 
 
 def _make_table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area], grid: VisibleGrid) -> Piece:
+    """Return the table of an area of what is shown; its rows, columns and spans count hidden lines too."""
     header, whole, table_cells = _header_rows(area, cells), grid.stored_area(area), list[Cell]()
     for row in range(area.top, area.bottom + 1):
         for column, value in sorted(cells.get(row, {}).items()):
@@ -315,7 +316,7 @@ _LAST_RANGE = re.compile(r"[A-Z]{1,3}\d{1,7}(?::[A-Z]{1,3}\d{1,7})?$")
 
 
 def cell_name(cells: str | None, row: int, column: int) -> str | None:
-    """Return the name of a cell of a table by its 0-based row and column there.
+    """Return the name of a cell of a table by its 0-based row and column there; None if `cells` names no area.
 
     `Sheet '예산', B3:D9` with 2 and 1 gives `Sheet '예산', C5`.
     """

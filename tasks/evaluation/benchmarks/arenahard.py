@@ -49,7 +49,7 @@ class ArenaHard(JudgedBenchmark):
     metric: ClassVar[str] = "score"
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Yield the prompts; `detail` holds the baseline's answer and the judge's prompt."""
+        """Yield the prompts; `detail` holds the baseline's answer and the judge's prompt. Raises DataUnusable."""
         baselines = {row.id: row for row in data.rows(BASELINE)}
         try:
             config = yaml.safe_load(data.text(PROMPT))

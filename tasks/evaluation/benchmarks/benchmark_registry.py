@@ -84,7 +84,7 @@ def find_benchmark(name_or_path: str) -> BaseBenchmark:
 
 
 def find_by_plain_name(name: str) -> BaseBenchmark | None:
-    """Return the benchmark whose name differs only in case and punctuation: `Arena-Hard`, `alpaca_eval`."""
+    """Return the benchmark whose name differs only in case and punctuation (`Arena-Hard`, `alpaca_eval`), or None."""
     by_plain_name = {plain_name(own): benchmark for own, benchmark in list_benchmarks().items()}
     return by_plain_name.get(plain_name(name))
 

@@ -308,7 +308,7 @@ class Imported(Record):
 
 
 def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], dict[str, str]]:
-    """Import results files; return the imported runs and, by file, why others cannot be used.
+    """Import results files; return the imported runs and, by file, why others cannot be used. Raises ResultsUnusable.
 
     Of a folder: results files at any depth, and all JSON files of the folder itself; a transaction per task.
     """

@@ -74,7 +74,7 @@ def read_defects() -> tuple[Defect, ...]:
 
 
 def find_defect(benchmark: str, item: Item) -> Defect | None:
-    """Return the first known defect of an item."""
+    """Return the first known defect of an item, None where it has none."""
     return next((defect for defect in read_defects() if defect.concerns(benchmark, item)), None)
 
 

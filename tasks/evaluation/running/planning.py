@@ -319,7 +319,7 @@ def describe_reading(extract: Policy) -> dict[str, JsonValue]:
 
 
 def describe_demonstrations(demonstrations: str | None, examples: Ref | None) -> dict[str, JsonValue]:
-    """Return the settings that say how demonstrations are chosen, from which examples and by which selector."""
+    """Return how demonstrations are chosen, from which examples and by which selector. Raises OptionUnusable."""
     match = DEMONSTRATIONS.fullmatch(demonstrations) if demonstrations else None
     if not (match and examples):
         return {}

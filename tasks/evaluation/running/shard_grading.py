@@ -201,9 +201,9 @@ class Coverage(NamedTuple):
 
 
 def measure_coverage(expected: int, counts: Counts, samples: Iterable[Sample], *, has_bounds: bool) -> Coverage:
-    """Return how much of a task the score rests on. No source has a rule for requests that got no answer.
+    """Return the share of the expected samples that has a score, and a note of what the others lack; empty if all have.
 
-    has_bounds: whether a score is 0 at worst and 1 at best; ratings have scales of their own.
+    has_bounds: whether a score is 0 at worst and 1 at best. No source has a rule for requests that got no answer.
     """
     lacking = {"failed": expected - counts.samples, "refused": counts.refused, "too long": counts.too_long}
     lacking = {name: count for name, count in (lacking | {"unscored": counts.unscored}).items() if count > 0}

@@ -60,8 +60,8 @@ def plan_run(
 ) -> Plan:
     """Return the plan of a run.
 
-    A benchmark without usable data is left out with the reason. Raises UnknownTask, BenchmarkUnusable and
-    ModelUnavailable; DataMissing or DataUnusable where none has any.
+    A benchmark without usable data is left out with the reason. Raises UnknownTask, BenchmarkUnusable, PreflightFailed
+    and ModelUnavailable; DataMissing or DataUnusable where none has any.
 
     evaluations: where earlier results are; None to look nowhere. A database that is away knows nothing.
     opened: the model must be one that can be asked here.

@@ -203,7 +203,7 @@ def _spell_locally(text: str) -> str:
 
 
 def read_spelled(words: str) -> str | None:
-    """Return a number in words, alone or with a unit, in digits: `twenty-three apples`, `two thirds`, `열두 명`."""
+    """Return a number in words, alone or with a unit (`two thirds`, `열두 명`), in digits; None for other words."""
     if not (spelled := _SPELLED.fullmatch(words)):
         return None
     number = _read_numeral(spelled["numeral"])

@@ -77,7 +77,10 @@ def advantages(rewards: Tensor, *, floor: float = 0.1, judged: Tensor | None = N
 
 
 def best_members(rewards: Tensor, top_k: int, judged: Tensor | None = None) -> Tensor:
-    """Return which members are the `top_k` judged ones with the highest rewards, of equals the first; (…, G) bool."""
+    """Return which are the `top_k` judged members with the highest rewards, of equals the first; (…, G) bool.
+
+    Fewer where fewer are judged. Raises ValueError for `top_k` < 2, RewardUnusable for NaN and a group without any.
+    """
     if top_k < 2:
         raise ValueError(f"top_k {top_k}: at least 2 are compared with each other")
     mask = _check_members(rewards, judged)
@@ -180,10 +183,7 @@ def _check_members(rewards: Tensor, judged: Tensor | None) -> Tensor:
 
 
 def _have_equal_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
-    """Return which groups have equal rewards, (…) bool.
-
-    Compared, not computed: the deviation of equal numbers need not be 0 in floating point.
-    """
+    """Return which groups have equal rewards, (…) bool; not by their deviation, which rounding may keep from 0."""
     highest = rewards.masked_fill(~mask, -math.inf).amax(-1)
     return highest == rewards.masked_fill(~mask, math.inf).amin(-1)
 
@@ -216,10 +216,7 @@ class ExactKl(NamedTuple):
 
 
 def step_log_probs(selector: PointerSelector, encoded: Encoded, *, shots: int) -> tuple[Tensor, ...]:
-    """Return log-probabilities (B, P, K) of each pick after every prefix, P the number K!/(K − t)! of prefixes.
-
-    Prefixes of t distinct positions are in the order of itertools.permutations.
-    """
+    """Return log-probabilities (B, P, K) of each pick t after P = K!/(K − t)! prefixes of itertools.permutations."""
     candidates = encoded.keys.shape[1]
     state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
     levels: list[Tensor] = []

@@ -164,7 +164,10 @@ def _resample_means(tables: Mapping[Any, Values]) -> dict[Any, Values]:
 
 
 def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimate:
-    """Return the estimate of a table (R, Q), not empty, with the means (RESAMPLES,) of its resamples."""
+    """Return the estimate of a table (R, Q): a row for each of `seeds`, NaN where nothing was scored, but not all NaN.
+
+    drawn: means (RESAMPLES,) of its resamples, which give the interval.
+    """
     scored = {seed: row[~np.isnan(row)].tolist() for seed, row in zip(seeds, table, strict=True)}
     by_seed = {seed: fmean(values) for seed, values in scored.items() if values}
     first_seed = next(iter(by_seed))

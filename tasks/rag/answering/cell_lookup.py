@@ -218,7 +218,10 @@ class _CellContext:
                 self._tables[chunk.document, chunk.page].append(chunk)
 
     def around(self, number: Number) -> Context:
-        """Return the words around a number, with the rank of its page among the hits."""
+        """Return the words around a number, with the 0-based rank of its page among the hits, None for no hit.
+
+        Where no table shows the number, they are the names of its document if `titled`, else empty.
+        """
         key = (number.document, number.page)
         rank = self._rank.get(key) if number.page is not None else None
         title = self._titles.get(number.document, "")

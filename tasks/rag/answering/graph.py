@@ -253,7 +253,11 @@ def generate(state: State, desk: Desk) -> Added:
 
 
 def _write_draft(state: State, desk: Desk) -> Added:
-    """Return a model's answer over passages and cells; one without where there is none, or cells answer surely."""
+    """Return a model's answer over passages and cells, or else a draft made without one.
+
+    No model is asked where there is none, where no passage was found, and where cells answer surely. Where it fails, or
+    nothing bears out what it says, a note says so.
+    """
     drafts = [choose_draft(part.drafts) for part in state["parts"]]
     # what a sentence states a model says better; what cells give needs none
     all_computed = all(

@@ -152,7 +152,10 @@ class _Scan:
     """Number of bytes that the current zip, with the zips in it, may still unpack to."""
 
     def scan_folder(self, path: bytes, prefix: str) -> None:
-        """Scan everything below one folder; prefix: its path below the root, with `/` at the end."""
+        """Add everything below one folder to what was found, without hidden and lock files.
+
+        A folder that cannot be opened is refused. prefix: its path below the root, with `/` at the end.
+        """
         try:
             with os.scandir(path) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)

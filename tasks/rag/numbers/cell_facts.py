@@ -328,7 +328,10 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
 def _read_texts(
     part: _Part, facts: Sequence[CellFact], document: str, table: int, page: int | None
 ) -> Iterator[TextCell]:
-    """Yield the cells of a table that hold words, years or dates; a row without numbers is named by its first text."""
+    """Yield the cells of a table that hold words, years or dates, by row and column, without headers of columns.
+
+    Numbers (`facts`) are left out too; a row without any is named by its first text.
+    """
     cells, before = _prepend_header(part.block.cells, part.continued)
     grid = {
         (row, col): cell

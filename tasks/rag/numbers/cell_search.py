@@ -87,7 +87,8 @@ EARLIER = 0.93
 def select_period(question: CellQuestion, numbers: Sequence[Number]) -> list[tuple[Number, float]]:
     """Return the cells of the period that is asked for, in their order, each with a factor of 0 to 1 of its score.
 
-    Where the question names no period, the last of each line gets 1 and the earlier ones less.
+    Where a year is asked for, cells of tables without periods are kept with less than 1. Where the question names no
+    period, all are kept: the last of each line with 1, the earlier ones with less.
     """
     dated = [number for number in numbers if number.period.label]
     if question.term:

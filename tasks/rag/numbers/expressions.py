@@ -230,7 +230,7 @@ def _parse_line(text: str) -> Expression:
 
 
 def find_concept(words: str) -> Concept | None:
-    """Return the concept that words name as a whole, by one of its names or its key; None where they name none."""
+    """Return the concept that words name, by its key or a name beside neutral words only; None for none or several."""
     if words in concepts():
         return concepts()[words]
     mentioned = mentions(words)

@@ -107,10 +107,10 @@ def _read_single(text: str) -> Number | None:
 def find_scale(
     path: Sequence[str], headers: Sequence[str], amount: Amount, stated: Sequence[Scale], unit: Sequence[Scale] = ()
 ) -> Scale:
-    """Return factor and unit of an amount from the nearest text that states them.
+    """Return factor and unit of an amount from the nearest text that states them; 1 and no unit where none does.
 
     The order is: the cell itself, its row with the unit that stands there (`unit`), its column, the lines around the
-    table (`stated`).
+    table (`stated`). Percentages, amounts per share and those that name their own scale have factor 1 in any table.
     """
     if amount.unit and amount.unit not in (*AMOUNTS, *SCALE_WORDS):  # 5 % of a table in thousands is 5 %
         return Scale(Decimal(1), amount.unit)

@@ -322,7 +322,7 @@ def _kind_of(cell: Cell) -> str:
 
 
 def _is_printed(page: Page, percent: Decimal) -> bool:
-    """Return whether a page prints a percentage, as far as it has digits."""
+    """Return whether a cell of a page prints a percentage, once this is rounded to the decimals of the cell."""
     return any(
         cell.amount.printed == _round(percent, places=_places(cell.amount.printed))
         for cell in page.cells

@@ -96,7 +96,7 @@ class Task(NamedTuple):
 
 
 def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | None:
-    """Execute a program and reply to the host. The fork that becomes a Python program returns its task."""
+    """Execute a program, reply to the host and return None; the fork that becomes a Python program returns its task."""
     folder = FOLDER
     if not settings.isolated:
         import tempfile  # here, so that isolated programs do not pay for it
