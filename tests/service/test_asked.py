@@ -70,7 +70,7 @@ def test_what_has_changed_is_said(wanted: UpOptions, said: list[str]) -> None:
     ],
 )
 def test_a_variable_that_changed_is_named_and_not_shown(name: str) -> None:
-    none, old, new = settled(UpOptions()), *(settled(UpOptions(), **{name: value}) for value in ("s-old", "s-new"))
+    none, old, new = (settled(UpOptions(), None, **values) for values in ({}, {name: "s-old"}, {name: "s-new"}))
     assert differences(none, old) == differences(old, new) == differences(new, none) == [f"the variable {name}"]
     assert "s-new" not in new.model_dump_json()
 
@@ -78,12 +78,12 @@ def test_a_variable_that_changed_is_named_and_not_shown(name: str) -> None:
 @pytest.mark.parametrize("field", sorted(set(Settings.model_fields) - {"home"}))
 def test_no_setting_changes_unnoticed(field: str) -> None:
     name = str(Settings.model_fields[field].validation_alias)
-    assert differences(settled(UpOptions()), settled(UpOptions(), **{name: "new"})) == [f"the variable {name}"]
+    assert differences(settled(UpOptions()), settled(UpOptions(), None, **{name: "new"})) == [f"the variable {name}"]
 
 
 @pytest.mark.parametrize("name", ["TERM", "SSH_TTY", "SHLVL", "PREFECT_API_URL", "PREFECT_HOME", "TRIVET_TIMEZONE"])
 def test_another_shell_and_what_only_deploying_reads_start_nothing_again(name: str) -> None:
-    assert differences(settled(UpOptions()), settled(UpOptions(), **{name: "another"})) == []
+    assert differences(settled(UpOptions()), settled(UpOptions(), None, **{name: "another"})) == []
 
 
 def test_another_auth_string_is_said_and_tells_nothing_of_variables() -> None:
