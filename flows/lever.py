@@ -71,7 +71,7 @@ def post_train(config: LeverConfig) -> LeverReport:
         stem=config.stem,
     )
     calls = count_calls(config.model_copy(update={"begin_at": "embed"}), parted.dataset).calls
-    card = {"encoder": encoder, "notes": parted.notes, "judgments": calls}
+    card = {"encoder": None if config.start.query_embeddings else encoder, "notes": parted.notes, "judgments": calls}
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         with lever_run.seed(seed):
             lever_run.finish_stage("embed")

@@ -176,7 +176,7 @@ class PointerSelector(nn.Module):
             picked = torch.multinomial(weights.to(generator.device), 1, generator=generator)  # it draws where it lives
             return picked.to(log_probs.device).view(log_probs.shape[:2])
 
-        with self._generating():
+        with torch.no_grad(), self.without_dropout():
             encoded = self.encode(query, pool, usable)
             _fewest_usable(encoded, shots)
             return self._walk(encoded, draw, shots=shots, group=draws)
@@ -186,7 +186,7 @@ class PointerSelector(nn.Module):
 
         G is `width`, or less where the smallest pool has fewer ordered choices.
         """
-        with self._generating():
+        with torch.no_grad(), self.without_dropout():
             encoded = self.encode(query, pool, usable)
             fewest, candidates = _fewest_usable(encoded, shots), pool.shape[1]
             state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
@@ -224,13 +224,12 @@ class PointerSelector(nn.Module):
         return Drawn(torch.stack(pointers, dim=-1), torch.stack(steps, dim=-1))
 
     @contextmanager
-    def _generating(self) -> Generator[None]:
-        """Turn gradients and dropout off inside the block: the log-probabilities are then the policy's own."""
+    def without_dropout(self) -> Generator[None]:
+        """Turn dropout off inside the block: the log-probabilities are then the policy's own."""
         training = self.training
         self.eval()
         try:
-            with torch.no_grad():
-                yield
+            yield
         finally:
             self.train(training)
 

@@ -129,7 +129,7 @@ def predict(
     check: Annotated[
         bool, typer.Option("--check", help="First see that encoder and weights choose as where they were trained.")
     ] = False,
-    embedder: Annotated[str | None, typer.Option(help="With --check: the encoder.", show_default="the card's")] = None,
+    embedder: Annotated[str | None, typer.Option(help="Check with this encoder.", show_default="the card's")] = None,
     as_json: Json = False,
 ) -> None:
     """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
@@ -143,7 +143,7 @@ def predict(
 
     if checkpoint.is_dir():
         checkpoint /= SELECTOR_FILE
-    if check:
+    if check or embedder:
         configure_steps()
         with plain_errors(errors.LeverError):
             card = check_anchors(checkpoint, artifacts(), encoder=specify_encoder(embedder) if embedder else None)

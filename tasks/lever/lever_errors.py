@@ -51,4 +51,3 @@ class Unfinished(LeverError):
             "done"
         )
         self.report = report
-        self.items = items

@@ -7,8 +7,7 @@ find for a position, and the remainder of an id for another. `learning.trainings
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -20,7 +19,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.data.pointer_files import parse_beam, parse_pool_ids, read_beams, read_by_query, validate
+from tasks.lever.data.pointer_files import iter_by_query, parse_beam, parse_pool_ids, read_beams, validate
 from tasks.lever.data.rl_data import draw_pointers
 from tasks.lever.learning import losses
 from tasks.lever.learning.checkpoints import open_selector
@@ -91,7 +90,7 @@ class PointerSelectorV3(PointerSelector):
 
     def compute_log_probs_per_beam(self, query_emb: Tensor, cand_emb: Tensor, beam_labels: Tensor) -> Tensor:
         """Return the log-probabilities (B, G) of whole pointers (B, G, S), without dropout."""
-        with without_dropout(self):
+        with self.without_dropout():
             return self.log_probs(query_emb, cand_emb, beam_labels).sum(-1)
 
     def compute_rce_loss(
@@ -169,17 +168,6 @@ class PointerSelectorV3(PointerSelector):
         return compute_kl_penalty(log_probs_new, log_probs_old)
 
 
-@contextmanager
-def without_dropout(model: torch.nn.Module) -> Generator[None]:
-    """Switch dropout off, so that log-probabilities which enter a ratio are the policy's own."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
-
-
 def build_model_v3(config: PointerSelectorV3Config | None = None) -> PointerSelectorV3:
     """Build a network with random weights."""
     return PointerSelectorV3(*(config or PointerSelectorV3Config()))
@@ -193,15 +181,8 @@ class SelectorWithEncoder(NamedTuple):
     query_encoding_flag: Sequence[str]
     icd_encoding_flag: Sequence[str]
 
-    def query_embeddings(self, images: Sequence[bytes], texts: Sequence[str]) -> Tensor:
-        """Return the embeddings (n, d) of queries, from PNGs and questions."""
-        return self._embed(images, texts, self.query_encoding_flag)
-
-    def candidate_embeddings(self, images: Sequence[bytes], texts: Sequence[str]) -> Tensor:
-        """Return the embeddings (n, d) of candidates, from PNGs and questions."""
-        return self._embed(images, texts, self.icd_encoding_flag)
-
-    def _embed(self, images: Sequence[bytes], texts: Sequence[str], flags: Sequence[str]) -> Tensor:
+    def embed(self, images: Sequence[bytes], texts: Sequence[str], flags: Sequence[str]) -> Tensor:
+        """Return the embeddings (n, d) of PNGs and questions. flags: `query_encoding_flag` or `icd_encoding_flag`."""
         parts = [
             torch.from_numpy(self.encoder.embed_images(images) if flag == "image" else self.encoder.embed_texts(texts))
             for flag in flags
@@ -257,18 +238,7 @@ def compute_kl_penalty(log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
     return losses.k3(log_probs_new, log_probs_old).mean()
 
 
-def adaptive_kl_beta(
-    current_kl: float,
-    current_beta: float,
-    kl_target_min: float = 0.01,
-    kl_target_max: float = 0.1,
-    adjustment_factor: float = 1.5,
-    beta_min: float = 0.001,
-    beta_max: float = 10.0,
-) -> float:
-    """Return the weight of the KL term, moved as in `losses.adapt_beta`, with the defaults of Lever-Plus."""
-    bounds = {"kl_low": kl_target_min, "kl_high": kl_target_max, "least": beta_min, "most": beta_max}
-    return losses.adapt_beta(current_beta, current_kl, **bounds, factor=adjustment_factor)
+adaptive_kl_beta = losses.adapt_beta
 
 
 @torch.no_grad()
@@ -281,7 +251,7 @@ def predict_with_v3(
     """
     if top_k != 1:
         raise ValueError(f"top_k {top_k}: each step has one pick; call beam_search_pointer for several pointers")
-    with without_dropout(model):
+    with model.without_dropout():
         picks = model.greedy(query_emb, cand_emb, shots=model.shot_num)
         logits = _step_logits(model, query_emb, cand_emb, picks)
     return picks, logits.amax(-1)
@@ -411,7 +381,7 @@ def evaluate_pointer_candidate(
 def load_beam_data(json_path: str | Path) -> BeamData:
     """Load beam data, old or new, or RL data, unchanged. Raises FileUnusable naming query and field."""
     read_beams(Path(json_path))
-    return read_by_query(Path(json_path), "the beam data")[0]
+    return dict(iter_by_query(Path(json_path), str(json_path)))
 
 
 def split_beam_data(beam_data: BeamData, train_ratio: float = 0.8) -> tuple[BeamData, BeamData]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from models.weight_files import fingerprint as fingerprint_of
@@ -252,8 +253,12 @@ def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
     """Merge the RL data of all shards into one file, `rl_data_{Sampler}.json`."""
     from tasks.lever.data.pointer_files import serialize_rl_data
 
-    merged = {query: rl_query for part in parts for query, rl_query in artifacts().load(RlPart, part).queries.items()}
-    return artifacts().put("rl-data", serialize_rl_data(merged))
+    # part by part: the judgments of all queries would take 40 KB each
+    judged = (entry for part in parts for entry in artifacts().load(RlPart, part).queries.items())
+    with NamedTemporaryFile(prefix="trivet-rl-") as file:
+        file.writelines(serialize_rl_data(judged))
+        file.flush()
+        return artifacts().put_file("rl-data", Path(file.name))
 
 
 @step(version=2, gpu=True, unkeyed=EFFORT)
@@ -372,21 +377,22 @@ def evaluate_selector(
     return evaluated
 
 
-@step(version=1)
+@step(version=2)
 def make_card(
     world: World,
     *,
     pools: Ref,
     selector: Ref,
     evaluated: Ref,
-    encoder: EncoderSpec,
+    encoder: EncoderSpec | None,
     judgments: dict[str, int],
     notes: tuple[str, ...],
     learning: Learning,
 ) -> Ref:
     """Make the card of a selector that was evaluated.
 
-    encoder: how it was opened. judgments: stage → prompts. notes: on what was left out of the dataset.
+    encoder: how it was opened; None where vectors came from files. judgments: stage → prompts. notes: on what was left
+    out of the dataset.
     """
     from tasks.lever.learning.checkpoints import open_own
     from tasks.lever.learning.predicting import Card, find_anchors, read_visible_banks
@@ -396,7 +402,7 @@ def make_card(
     opened, banks = open_own(artifacts().get(selector), Path("it")), read_visible_banks(world.embedded, artifacts())
     splits = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
     anchors = find_anchors(dataset, opened, banks, candidates.pools, shots=learning.shots)
-    if encoder.weights:
+    if encoder and encoder.weights:
         anchors["files"][encoder.weights.digest] = b64encode(artifacts().get(encoder.weights)).decode()
     card = Card(
         selector=selector.digest,
@@ -501,9 +507,9 @@ def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Expor
 @step(version=6)
 def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> dict[str, Ref]:
     """Draw up the result files, by name: accuracies in Lever-Plus's JSON, all scores, their plot, and the curves."""
-    from tasks.lever.learning.lever_results import draw_plots, result_files
+    from tasks.lever.learning.lever_results import result_files
 
-    files = result_files(summary) | draw_plots(summary, seeds, artifacts())
+    files = result_files(summary, seeds, artifacts())
     return {name: artifacts().put("lever-result", content) for name, content in files.items()}
 
 

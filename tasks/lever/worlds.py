@@ -151,7 +151,7 @@ class Training(NamedTuple):
         from tasks.lever.learning.training_inputs import make_groups
 
         banks: Any = {"queries": self.setting.queries, "candidates": self.setting.candidates}
-        return make_groups(artifacts().get(data), **banks, mode=mode, shots=shots)
+        return make_groups(artifacts().path(data), **banks, mode=mode, shots=shots)
 
     def store(self, trained: Trained) -> TrainedSelector:
         """Store the trained selector and its curve as artifacts; the checkpoint records the recipe of its pools."""

@@ -1,4 +1,4 @@
-"""What the lever costs: groups of 5,000 queries in memory, and the CPU world from its pictures to its figures.
+"""What the lever costs: RL data of many queries in memory, and the CPU world from its pictures to its figures.
 
 The CPU world runs as a user runs it, on one thread, in a fresh home: judge, search, training and measuring, with all
 processes that the command starts and waits for (Prefect's API; PostgreSQL's server is not waited for).
@@ -6,53 +6,47 @@ processes that the command starts and waits for (Prefect's API; PostgreSQL's ser
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.measuring import TRIVET, Figures, part, peak_mb, processor_s, scratch_home
 
 SHOWN = ("zero_shot", "random", "similarity", "mmr", "similarity_pool", "sft", "rce", "grpo", "oracle")
-WIDTH, CANDIDATES, POOL, GROUP = 512, 9_000, 64, 16
+WIDTH, CANDIDATES, POOL, GROUP = 512, 20_000, 64, 16
 
 
-def measure(seeds: int = 1, queries: int = 5_000) -> Figures:
-    """queries: of which groups are held in memory. seeds: of the CPU world; 0 leaves it out."""
-    yield from part(measure_memory, queries).items()
+def measure(seeds: int = 1, queries: int = 16_000) -> Figures:
+    """queries: of which RL data are merged and read, and a sixteenth and a quarter. seeds: of the CPU world, or 0."""
+    for count in (queries // 16, queries // 4, queries):
+        yield from part(measure_memory, count).items()
     if seeds:
         yield from measure_world(seeds).items()
 
 
 def measure_memory(queries: int) -> dict[str, float]:
-    """Peak of a process that reads the RL data of so many queries and makes groups of them."""
+    """Peak of a process that merges the RL data of so many queries shard by shard, and makes groups of them."""
     import torch
 
     from tasks.lever.data.embeddings import EmbeddingBank
-    from tasks.lever.data.pointer_files import serialize_rl_data
     from tasks.lever.learning.training_inputs import make_groups
-    from tasks.lever.lever_records import PointerRecord, RlQuery
+    from tasks.lever.lever_records import PointerRecord, RlPart, RlQuery
+    from tasks.lever.steps import merge_rl_data
+    from tasks.lever.worlds import ids_in_shard, shard_numbers
+    from tasks.resources import artifacts
 
+    names = tuple(map(str, range(queries)))
     made = torch.Generator().manual_seed(0)
     bank = EmbeddingBank(tuple(map(str, range(CANDIDATES))), torch.randn(CANDIDATES, WIDTH, generator=made), "bench")
     meta = {"image_id": "1", "question": "What is it?", "split": "train", "threshold": 0.5, "judge": "bench"}
 
     def query(number: int) -> RlQuery:
         pool = [(number + 1 + at * 7) % CANDIDATES for at in range(POOL)]
-        pointers = [
-            PointerRecord(
-                pointer=(at, (at + 1) % POOL),
-                gen_method="random",
-                vqa_pred_answer="a word",
-                vqa_correct=1,
-                vqa_acc_score=0.6,
-                behaviour_logp=-8.0,
-            )
-            for at in range(GROUP)
-        ]
+        judged: Any = {"vqa_pred_answer": "a word", "vqa_correct": 1, "vqa_acc_score": 0.6, "behaviour_logp": -8.0}
+        pointers = [PointerRecord(pointer=(at, (at + 1) % POOL), gen_method="random", **judged) for at in range(GROUP)]
         return RlQuery(
             meta=meta,
             candidate_pool=tuple({"id": str(one), "question": "What is it?", "answer": "a word"} for one in pool),
@@ -60,20 +54,21 @@ def measure_memory(queries: int) -> dict[str, float]:
             pointer_candidates=tuple(pointers),
         )
 
-    with tempfile.TemporaryDirectory(prefix="trivet-bench-") as folder:
-        path = Path(folder) / "rl_data_RandSampler.json"
-        with path.open("wb") as file:
-            parts = (serialize_rl_data({str(number): query(number)}) for number in range(queries))
-            file.write(b"{" + b",".join(part.strip()[1:-1] for part in parts) + b"}")
-        size = path.stat().st_size
+    with scratch_home() as home:
+        os.environ["TRIVET_HOME"] = str(home)
+        parts = [
+            artifacts().save("rl-part", RlPart(queries={name: query(int(name)) for name in ids_in_shard(names, shard)}))
+            for shard in shard_numbers(queries)
+        ]
         started = time.process_time()
-        groups = make_groups(path, queries=bank, candidates=bank, mode="hard_plus_soft")
+        data = inspect.unwrap(merge_rl_data.fn)(tuple(parts))
+        groups = make_groups(artifacts().path(data), queries=bank, candidates=bank, mode="hard_plus_soft")
         spent = time.process_time() - started
     assert groups.pointers.shape == (queries, GROUP, 2)
     return {
-        "groups, file, MB": size / 1e6,
-        "groups, read and checked, CPU s": spent,
-        "groups, peak of the whole process, GB": peak_mb() * 1024 / 1e6,
+        f"{queries:,} queries, file, MB": data.size / 1e6,
+        f"{queries:,} queries, merged, read and checked, CPU s": spent,
+        f"{queries:,} queries, peak of the whole process, MB": peak_mb(),
     }
 
 

@@ -220,6 +220,9 @@ def test_a_selector_is_handed_on_with_what_proves_that_it_works_elsewhere(
         save_file(state, tower, metadata=sample.metadata())
     other = run_here("lever", "predict", handed, "--check", "--embedder", tower)
     assert (other.code, "of 10 anchors of" in other.stderr) == (2, True), other.stderr
+    missing = run_here("lever", "predict", handed, "--embedder", "/no/clip,adapters=/no/lora")
+    assert "no folder /no/clip with a CLIP" in missing.stderr
+    assert "by --embedder, with LoRA weights as CLIP,adapters=FOLDER" in " ".join(missing.stderr.split())
     victim = tmp_path / "victim"
     for changed, said in (
         ({"files": {**card["files"], str(victim): ""}}, "is damaged: file"),
@@ -261,6 +264,10 @@ def test_exported_vectors_stand_in_for_the_encoder(world: World, tmp_path: Path)
     done = world.run("run", *vectors, results=tmp_path)
     assert done.code == 0, done.stderr
     assert done.json["grpo"] == world.first.json["grpo"]
+    checked = run_here(
+        "lever", "predict", "--check", tmp_path / "digits/model_cpk/v3/grpo_RetrievalSampler.safetensors"
+    )
+    assert (checked.code, "with vectors from files, by digits" in checked.stderr) == (2, True)
 
 
 def test_a_checkpoint_is_measured_in_its_own_pools_and_in_others_with_a_word(world: World, tmp_path: Path) -> None:

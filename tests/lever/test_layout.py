@@ -29,13 +29,7 @@ def test_several_seeds_do_not_overwrite_each_other() -> None:
     assert FILES.of_seed(7, alone=True) == FILES
 
 
-DATASETS = {
-    "okvqa_local": "okvqa",
-    "okvqa": "okvqa",
-    "OKVQA_online": "okvqa",
-    "vqav2_local": "vqav2",
-    "vizwiz": "vizwiz",
-}
+DATASETS = {"okvqa_local": "okvqa", "OKVQA_online": "okvqa", "vqav2_local": "vqav2", "vizwiz": "vizwiz"}
 JUDGES = {"qwen2.5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct", "openai:gpt-4o": "openai:gpt-4o"}
 SAMPLERS = {"rand_sampler": "RandSampler", "mix_sampler": "MixSampler", "ImgSimSampler": "ImgSimSampler"}
 
@@ -64,11 +58,8 @@ def test_a_stage_begins_from_what_the_stages_before_left(tmp_path: Path) -> None
     assert files.files_before("sft", sampler="RandSampler") == {"beam_data": beams}
     assert files.files_before("rl-data", sampler="RandSampler") == {"sft_checkpoint": sft}
     assert files.files_before("rce", sampler="RandSampler") == {"sft_checkpoint": sft, "rl_data": data}
-    assert files.files_before("grpo", sampler="RandSampler") == {
-        "sft_checkpoint": sft,
-        "rl_data": data,
-        "rce_checkpoint": rce,
-    }
+    begun = {"sft_checkpoint": sft, "rl_data": data, "rce_checkpoint": rce}
+    assert files.files_before("grpo", sampler="RandSampler") == begun
     assert files.files_before("embed", sampler="RandSampler") == {}
 
 

@@ -152,7 +152,7 @@ def test_what_all_rewards_share_changes_nothing(rewards: list[float], shift: flo
     ],
 )
 def test_beta_follows_the_divergence(beta: float, kl: float, expected: float):
-    assert adapt_beta(beta, kl) == pytest.approx(expected)
+    assert adapt_beta(kl, beta) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jsonschema
 import pytest
@@ -13,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.lever.data import pointer_files
 from tasks.lever.data.embeddings import EmbeddingBank, make_bank
 from tasks.lever.data.pointer_files import (
     BeamQuery,
@@ -89,11 +91,11 @@ DATA = {"12345": query(BEAM, SAMPLE, FAILED), "12346": query(SAMPLE)}
 
 
 def test_what_is_written_has_the_published_structure() -> None:
-    jsonschema.validate(json.loads(serialize_rl_data(DATA)), PUBLISHED)
+    jsonschema.validate(json.loads(b"".join(serialize_rl_data(DATA.items()))), PUBLISHED)
 
 
 def test_the_seeds_own_fields_stand_first_in_their_order_and_ours_follow() -> None:
-    written = json.loads(serialize_rl_data(DATA))["12345"]
+    written = json.loads(b"".join(serialize_rl_data(DATA.items())))["12345"]
     assert list(written["pointer_candidates"][0]) == [*FIELDS, "behaviour_logp", "status"]
     assert set(written) == {"meta", "candidate_pool", "candidate_pool_ids", "pointer_candidates"}
 
@@ -115,10 +117,15 @@ queries = st.lists(records, min_size=1, max_size=5, unique_by=lambda record: rec
 
 
 @given(
-    st.dictionaries(st.text(max_size=4).filter(lambda id: id not in "abcd" or not id), queries, min_size=1, max_size=4)
+    st.dictionaries(st.text(max_size=4).filter(lambda id: id not in "abcd" or not id), queries, min_size=1, max_size=4),
+    st.sampled_from([1, 7, 200, 1 << 20]),
+    st.sampled_from([None, 1]),
 )
-def test_any_data_survive(data: dict[str, RlQuery]) -> None:
-    assert dict(iter_rl_data(serialize_rl_data(data))) == data
+def test_any_data_survive_however_they_are_read(data: dict[str, RlQuery], together: int, indent: int | None) -> None:
+    written = b"".join(serialize_rl_data(data.items()))
+    content = json.dumps(json.loads(written), indent=indent).encode() if indent else written
+    with patch.object(pointer_files, "READ_AT_ONCE", together):
+        assert dict(iter_rl_data(content)) == data
 
 
 def test_the_seeds_own_file_is_read_where_it_names_its_candidates() -> None:
@@ -139,7 +146,7 @@ def test_the_seeds_own_file_is_read_where_it_names_its_candidates() -> None:
     assert one.pointer_candidates[0].status == "judged"
 
 
-WRITTEN: dict[str, Any] = json.loads(serialize_rl_data({"12345": query(BEAM, SAMPLE)}))
+WRITTEN: dict[str, Any] = json.loads(b"".join(serialize_rl_data({"12345": query(BEAM, SAMPLE)}.items())))
 
 
 def changed(place: int | None = None, **changes: Any) -> bytes:
@@ -184,7 +191,9 @@ QUERIES = make_bank(["12346", "12345"], torch.tensor([[0.0, 1, 0, 0], [1.0, 0, 0
 
 
 def test_groups_hold_what_the_file_says() -> None:
-    groups = make_groups(serialize_rl_data(DATA), queries=QUERIES, candidates=CANDIDATES, mode="hard_plus_soft")
+    groups = make_groups(
+        b"".join(serialize_rl_data(DATA.items())), queries=QUERIES, candidates=CANDIDATES, mode="hard_plus_soft"
+    )
     assert groups.ids == ("12345", "12346")
     assert groups.queries.tolist() == [[1, 0, 0, 0], [0, 1, 0, 0]]
     assert groups.pools.tolist() == [[2, 1, 0], [2, 1, 0]]
@@ -213,7 +222,7 @@ def test_groups_hold_what_the_file_says() -> None:
 )
 def test_what_cannot_be_learnt_from_is_refused(data, mode, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        make_groups(serialize_rl_data(data), queries=QUERIES, candidates=CANDIDATES, mode=mode)
+        make_groups(b"".join(serialize_rl_data(data.items())), queries=QUERIES, candidates=CANDIDATES, mode=mode)
 
 
 OLD = {"100": {"id_list": [[7, 8, 100], [9, 7, 100]], "score_list": [0.046, 0.045]}}

@@ -15,11 +15,11 @@ from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.candidate_pools import draw_pools
 from tasks.lever.data.embeddings import modality_file
 from tasks.lever.learning.checkpoints import OpenedSelector, save_selector
-from tasks.lever.learning.predicting import Texts, choose_examples, predict_files
+from tasks.lever.learning.predicting import Texts, choose_examples, find_anchors, predict_files
 from tasks.lever.learning.training_inputs import Prediction, predict_greedily
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe
-from tests.lever.small_dataset import bank
+from tests.lever.small_dataset import bank, dataset, item
 
 IDS = [f"c{number}" for number in range(12)]
 RETRIEVED = PoolRecipe(sampler="RetrievalSampler", size=4, others=0.25, modalities=("joint", "images"))
@@ -85,6 +85,16 @@ def test_a_pool_of_unknown_size_is_one_of_64_or_of_all_there_are(tmp_path: Path)
     choices, warnings = ask(tmp_path, RANDOM.model_copy(update={"size": 0}), shots=12)
     assert set(choices["q"].demonstrations) == set(IDS)
     assert warnings == ()
+
+
+@pytest.mark.parametrize(("kinds", "anchors"), [(12, ["q", "r"]), (2, []), (1, [])])
+def test_no_anchor_has_equally_good_choices(tmp_path: Path, kinds: int, anchors: list[str]) -> None:
+    drawn = list(vectors(IDS, seed=1).values())
+    pair = BANKS["joint"][0], bank({name: drawn[number % kinds] for number, name in enumerate(IDS)})
+    *train, q, r = (item(name, folder=tmp_path) for name in [*IDS, "q", "r"])
+    asked, banks = dataset(train, validation=[q, r]), {"joint": pair, "visible": pair}
+    opened = OpenedSelector(SELECTOR, (), None, RANDOM)
+    assert list(find_anchors(asked, opened, banks, {"q": IDS, "r": IDS}, shots=2)["choices"]) == anchors
 
 
 DIRECTIONS = {"red": (1.0, 0.0), "pink": (0.8, 0.6), "blue": (0.0, 1.0), "grey": (0.6, 0.8)}

@@ -149,7 +149,7 @@ def import_rl_data(path: Path, *, shots: int, threshold: float, judge: str) -> t
             )
             meta = rl_query.meta | {"threshold": threshold}
             data[query] = rl_query.model_copy(update={"pointer_candidates": pointers, "meta": meta})
-    return pointer_files.serialize_rl_data(data), tuple(notes)
+    return b"".join(pointer_files.serialize_rl_data(data.items())), tuple(notes)
 
 
 def import_embeddings(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:

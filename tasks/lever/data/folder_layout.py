@@ -47,12 +47,6 @@ def sampler_of(name: str) -> Sampler:
     return choices[name]
 
 
-def model_in_names(judge: str) -> str:
-    """Return a judge's name as file names hold it: `Qwen2_5-VL-3B-Instruct` for `hf:Qwen/Qwen2.5-VL-3B-Instruct`."""
-    name = judge.partition(",")[0].partition("@")[0].rpartition("/")[2]  # without arguments, revision and owner
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
-
-
 class Layout(NamedTuple):
     """The paths of the files of one dataset, for one seed or for all."""
 
@@ -76,9 +70,11 @@ class Layout(NamedTuple):
         return self.results / self.dataset / "data"
 
     def beam_data(self, judge: str, recipe: PoolRecipe, beam_size: int, shots: int, samples: int) -> Path:
-        """Return the path of the sequences to imitate, named as Lever-Plus names it."""
+        """Return the path of the sequences to imitate, named as Lever-Plus names it: `…-Qwen2_5-VL-3B-Instruct-…`."""
+        model = judge.partition(",")[0].partition("@")[0].rpartition("/")[2]  # without arguments, revision and owner
+        model = re.sub(r"[^A-Za-z0-9_-]", "_", model)
         return self._folder("generated_data") / (
-            f"vqa-{self.dataset}-{model_in_names(judge)}-{recipe.sampler}-scorer:infoscore-construct_order:left"
+            f"vqa-{self.dataset}-{model}-{recipe.sampler}-scorer:infoscore-construct_order:left"
             f"-beam_size:{beam_size}-max_shot:{shots}-candidate_num:{recipe.size}-sample_num:{samples}.json"
         )
 

@@ -11,14 +11,16 @@ Pointers are positions in `candidate_pool_ids`. RL data are those of the seed's 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from tasks.lever.lever_errors import FileUnusable
-from tasks.lever.lever_records import PointerRecord, Pools, RlData, RlQuery, first_duplicate
+from tasks.lever.lever_records import PointerRecord, Pools, RlQuery, first_duplicate
 
 Model = TypeVar("Model", bound=BaseModel)
 ONLY_IF_KNOWN = {"vqa_gt_prob", "reason"}
@@ -47,8 +49,9 @@ Beams = dict[str, BeamQuery]
 
 def read_beams(source: Path | bytes) -> Beams:
     """Read beam data in either format. Raises FileUnusable naming file, query and field."""
-    entries, where = read_by_query(source, "the beam data")
-    beams = {query: parse_beam(query, value, f"{where}: query {query}") for query, value in entries.items()}
+    where = str(source) if isinstance(source, Path) else "the beam data"
+    entries = iter_by_query(source, where)
+    beams = {query: parse_beam(query, value, f"{where}: query {query}") for query, value in entries}
     if not beams:
         raise FileUnusable(f"{where} holds no query; search for beams, or name another file")
     return beams
@@ -168,8 +171,8 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
     Raises FileUnusable naming file, query and field: a pointer that leaves its pool, repeats, or has another length,
     NaN, a judged record without its scores, no query at all.
     """
-    entries, where = read_by_query(source, "the RL data")
-    for key, value in entries.items():
+    where = str(source) if isinstance(source, Path) else "the RL data"
+    for key, value in iter_by_query(source, where):
         place = f"{where}: query {key}"
         if "candidate_pool_ids" not in value:  # the seed's own files name their candidates in `candidate_pool` alone
             ids = parse_pool_ids(value, place)
@@ -184,10 +187,11 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
         raise FileUnusable(f"{where} holds no pointer; generate the RL data again")
 
 
-def serialize_rl_data(data: RlData) -> bytes:
-    """Serialise RL data as the content of their file. Raises FileUnusable for a value that JSON does not know."""
-    lines: list[str] = []
-    for key, query in data.items():
+def serialize_rl_data(data: Iterable[tuple[str, RlQuery]]) -> Iterator[bytes]:
+    """Yield RL data as parts of the content of their file. Raises FileUnusable for a value that JSON does not know."""
+    yield b"{"
+    comma = ""
+    for key, query in data:
         content = query.model_dump()
         content["pointer_candidates"] = [
             {field: value for field, value in record.items() if value is not None or field not in ONLY_IF_KNOWN}
@@ -199,8 +203,9 @@ def serialize_rl_data(data: RlData) -> bytes:
             raise FileUnusable(
                 f"query {key} of the RL data: {error}; every value must be one that JSON knows"
             ) from error
-        lines.append(f"{json.dumps(key, ensure_ascii=False)}: {line}")
-    return ("{" + ",\n".join(lines) + "}\n").encode()
+        yield f"{comma}{json.dumps(key, ensure_ascii=False)}: {line}".encode()
+        comma = ",\n"
+    yield b"}\n"
 
 
 def _check_query(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
@@ -224,28 +229,51 @@ def _check_query(key: str, query: RlQuery, where: str, *, shots: int | None) -> 
             raise FileUnusable(f"{entry}.pointer` is that of [{number_of[record.pointer]}]; keep one of them")
 
 
-def read_by_query(source: Path | bytes, content_name: str) -> tuple[dict[str, dict[str, Any]], str]:
-    """Read a JSON object that holds an object for each query id; return it and the name that errors give the file.
+READ_AT_ONCE = 1 << 20
+"""Characters of a file that are read together, and more where a query has more."""
+ENTRY, AFTER = re.compile(r'\s*([{,])\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*'), re.compile(r"\s*([,}])")
+END = re.compile(r"\s*\{?\s*\}\s*")
 
-    content_name: the name that errors give to bytes, which have no path.
+
+def iter_by_query(source: Path | bytes, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the query ids of a JSON object and the object of each; a file is never in memory as a whole.
+
+    where: the name that errors give the file.
     Raises FileUnusable: no such file, no UTF-8, no JSON, a key twice, an entry that is no object.
     """
-    where = str(source) if isinstance(source, Path) else content_name
+    decoder, names, text, at = json.JSONDecoder(object_pairs_hook=_refuse_duplicates), set[str](), "", 0
     try:
-        text = (source.read_bytes() if isinstance(source, Path) else source).decode("utf-8-sig")  # with or without BOM
-        content: Any = json.loads(text, object_pairs_hook=_refuse_duplicates)
+        stream = source.open("rb") if isinstance(source, Path) else BytesIO(source)
+        with TextIOWrapper(stream, "utf-8-sig") as file:  # with or without BOM
+            while True:
+                entry, after, value = ENTRY.match(text, at), None, None
+                problem = ValueError(f"{text[at : at + 80]!r} is no object by query id")
+                try:
+                    if entry and (entry[1] == ",") == bool(names):
+                        value, end = decoder.raw_decode(text, entry.end())
+                        after = AFTER.match(text, end)
+                except ValueError as error:
+                    problem = error
+                if entry and after:
+                    key, at = json.loads(entry[2]), after.start(1)
+                    if key in names:
+                        raise ValueError(f"{key[:80]!r} stands there twice")
+                    if not isinstance(value, dict):
+                        raise FileUnusable(f"{where}: {key[:80]!r} is no object; each query id needs one")
+                    names.add(key)
+                    yield key, cast(dict[str, Any], value)
+                elif more := file.read(max(READ_AT_ONCE, len(text) - at)):
+                    text, at = text[at:] + more, 0  # what is cut is whole with what follows
+                elif END.fullmatch(text, at):
+                    return
+                else:
+                    raise problem
     except FileNotFoundError as error:
         raise FileUnusable(f"there is no {where}; name the file, or run the stage that writes it") from error
     except (OSError, UnicodeDecodeError) as error:
         raise FileUnusable(f"{where} cannot be read as UTF-8 ({error}); copy it again") from error
     except (ValueError, RecursionError) as error:
         raise FileUnusable(f"{where}: no whole JSON ({str(error)[:200]}); write it again") from error
-    if not isinstance(content, dict):
-        raise FileUnusable(f"{where}: {str(content)[:80]!r} is no JSON object by query id")
-    entries = cast(dict[str, Any], content)
-    if wrong := [key for key, value in entries.items() if not isinstance(value, dict)]:
-        raise FileUnusable(f"{where}: {wrong[0][:80]!r} is no object; an object for each query id is expected")
-    return entries, where
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

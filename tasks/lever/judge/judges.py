@@ -64,9 +64,14 @@ class EncoderSpec(Record):
 
 
 def specify_encoder(name: str) -> EncoderSpec:
-    """Return how an encoder is opened; `*.safetensors` is a judge of the CPU worlds, whose tower embeds."""
-    is_judge = name.endswith(".safetensors")
-    return EncoderSpec(name=DIGITS, weights=store_weights(Path(name))) if is_judge else EncoderSpec(name=name)
+    """Return how an encoder is opened: `NAME`, `CLIP,adapters=FOLDER`, or `FILE.safetensors`.
+
+    The last is a judge of the CPU worlds, whose tower embeds. Raises FileUnusable.
+    """
+    if name.endswith(".safetensors"):
+        return EncoderSpec(name=DIGITS, weights=store_weights(Path(name)))
+    name, _, adapters = name.partition(",adapters=")
+    return EncoderSpec(name=name, adapters=Path(adapters) if adapters else None)
 
 
 def store_weights(path: Path) -> Ref:

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 TOGETHER = 512
 """Answers whose log-probabilities are looked up and asked for at once."""
+REMEMBERED = 100_000
+"""Judgments above which those of before are forgotten here; the response store has them."""
 MATTERS = ("messages", "template")
 """Fields of a request that the likelihood of an answer depends on."""
 
@@ -63,7 +65,7 @@ class _Likelihoods(NamedTuple):
 
 @dataclass(eq=False)
 class Judging:
-    """A judge of one dataset, asked through the response store; its answers are also remembered here.
+    """A judge of one dataset, asked through the response store; its last answers are also remembered here.
 
     Where the task has choices, the one that the judge finds likeliest is its answer, and likelihoods are relative to
     them. Log-probabilities are those of a model in this process; a prompt whose answers are weighed is one call.
@@ -91,6 +93,8 @@ class Judging:
         the store raises, when what was answered is stored.
         """
         self._refuse_unknown_items(prompts)
+        if len(self._judged) > REMEMBERED:
+            self._judged.clear()
         distinct = set(prompts)
         new = self._sort_by_prefix({prompt for prompt in distinct if prompt not in self._judged})
         if tell:

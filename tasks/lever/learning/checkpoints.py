@@ -59,6 +59,9 @@ def _read_own(data: bytes, where: str) -> tuple[PointerSelector, dict[str, JsonV
         about: Any = json.loads(read_header(data)["trivet"])
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ValueError(f"its header is of another format: {str(about)[:80]}")
+        if about["config"].get("prior"):
+            problem = f"{where} begins as a rule (the option `prior`, which was removed)"
+            raise FileUnusable(f"{problem}; train it anew, or use a better rule: `trivet lever predict mmr:0.5 …`")
         config, meta = PointerConfig.model_validate(about["config"]), cast(dict[str, JsonValue], about["meta"])
     except (LookupError, ValueError, TypeError, ValidationError) as error:
         raise FileUnusable(
@@ -80,14 +83,12 @@ def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: st
     missing, extra = expected.keys() - state.keys(), state.keys() - expected.keys()
     misshapen = [key for key in expected.keys() & state.keys() if state[key].shape != expected[key]]
     if missing or extra or misshapen:
-        shape_errors = [
-            f"{key} is {list(state[key].shape)}, not {list(expected[key])}" for key in sorted(misshapen)[:NAMED_AT_MOST]
-        ]
         parts = [f"missing: {list_keys(missing)}"] if missing else []
         parts += [f"not of this network: {list_keys(extra)}"] if extra else []
-        raise FileUnusable(
-            f"{where} holds other weights than a selector with {config!r}: {'; '.join(parts + shape_errors)}"
-        )
+        parts += [
+            f"{key} is {[*state[key].shape]}, not {[*expected[key]]}" for key in sorted(misshapen)[:NAMED_AT_MOST]
+        ]
+        raise FileUnusable(f"{where} holds other weights than a selector with {config!r}: {'; '.join(parts)}")
     if wrong := [key for key, value in state.items() if not value.is_floating_point() or not value.isfinite().all()]:
         raise FileUnusable(f"{where}: {list_keys(wrong)}: not finite; take another checkpoint, this training broke")
     selector.load_state_dict({key: value.clone() for key, value in state.items()}, strict=True, assign=True)

@@ -229,21 +229,10 @@ def _make_samples(
             )
 
 
-def draw_plots(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
-    """Draw the plots of a run, as PNGs by file name."""
+def result_files(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
+    """Return accuracies in Lever-Plus' JSON, all scores with their intervals, and the plots as PNGs, by file name."""
     trainings = [(selector, artifacts.load(Curve, selector.curve)) for seed in seeds for selector in seed.trained]
-    return {"accuracy.png": draw_accuracy(summary)} | (
-        {"curves.png": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {}
-    )
-
-
-def result_files(summary: Summary) -> dict[str, bytes]:
-    """Return accuracies in Lever-Plus' JSON, and all scores with their intervals, by file name."""
-    return {
-        "accuracy.json": _to_json(lever_plus_json(summary)),
-        "figures.json": _to_json(summary.model_dump(mode="json")),
-    }
-
-
-def _to_json(value: object) -> bytes:
-    return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
+    tables = {"accuracy.json": lever_plus_json(summary), "figures.json": summary.model_dump(mode="json")}
+    files = {name: json.dumps(table, indent=2, ensure_ascii=False).encode() + b"\n" for name, table in tables.items()}
+    files["accuracy.png"] = draw_accuracy(summary)
+    return files | ({"curves.png": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {})

@@ -136,24 +136,23 @@ def k3(new: Tensor, ref: Tensor) -> Tensor:
 
 
 def adapt_beta(
-    beta: float,
-    kl: float,
-    *,
-    kl_low: float = 0.01,
-    kl_high: float = 0.1,
-    least: float = 0.001,
-    most: float = 10.0,
-    factor: float = 1.5,
+    current_kl: float,
+    current_beta: float,
+    kl_target_min: float = 0.01,
+    kl_target_max: float = 0.1,
+    adjustment_factor: float = 1.5,
+    beta_min: float = 0.001,
+    beta_max: float = 10.0,
 ) -> float:
-    """Return the weight of the KL term, raised for a divergence above `kl_high`, lowered for one below `kl_low`.
+    """Return the weight of the KL term, raised for a divergence above `kl_target_max`, lowered for one below the least.
 
     Adapt it after an epoch, not after each update: the policy reacts late, so that the weight would overshoot.
     """
-    if kl > kl_high:
-        beta *= factor
-    elif kl < kl_low:
-        beta /= factor
-    return max(least, min(most, beta))
+    if current_kl > kl_target_max:
+        current_beta *= adjustment_factor
+    elif current_kl < kl_target_min:
+        current_beta /= adjustment_factor
+    return max(beta_min, min(beta_max, current_beta))
 
 
 def ess(log_ratio: Tensor) -> float:
@@ -204,7 +203,7 @@ def _mean(values: Tensor, judged: Tensor | None) -> Tensor:
 
 CHUNK = 256
 """Queries that go through a frozen policy at once."""
-MOST_KEPT_BYTES = 1 << 28
+MOST_KEPT_BYTES = 1 << 27
 """Size above which the tables of a reference are computed anew for each batch."""
 
 

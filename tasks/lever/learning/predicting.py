@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
+from models.model_errors import ModelUnavailable
 from storage.artifacts import Artifacts
 from storage.files import scratch_folder, write
 from storage.records import Record
@@ -223,8 +224,8 @@ class Card(Record):
 
     selector: str
     """SHA-256 (hex) of the file of weights."""
-    encoder: EncoderSpec
-    """How the encoder was opened, whose id stands in `results`."""
+    encoder: EncoderSpec | None
+    """How the encoder was opened, whose id stands in `results`; None where its vectors came from files."""
     splits: dict[str, tuple[int, str]]
     """Part of the dataset → number of its items, and their SHA-256 (hex), pictures included."""
     results: Summary
@@ -283,7 +284,8 @@ def find_anchors(
 ) -> dict[str, Any]:
     """Return the fields `anchors`, `files` and `choices` of a card.
 
-    Anchors are the first validation queries whose choices are those of vectors in half precision as well.
+    Anchors are the first validation queries whose choices are those of vectors in half precision and of the reversed
+    candidates as well: among equals the first would be chosen, whatever embeds them.
     banks: see `read_visible_banks`. pools: of the validation queries.
     """
     queries = [item.id for item in dataset.validation[:TRIED]]
@@ -296,8 +298,8 @@ def find_anchors(
 
     rough = {name: (rounded(banks[name][0]), rounded(banks[name][1])) for name in ("joint", "visible")}
     predicted, steady = (
-        choose_demonstrations(opened, vectors, dict.fromkeys(queries, candidates), shots=shots)
-        for vectors in (banks, {**banks, **rough})
+        choose_demonstrations(opened, vectors, dict.fromkeys(queries, names), shots=shots)
+        for vectors, names in ((banks, candidates), ({**banks, **rough}, candidates[::-1]))
     )
     choices = {query: names for query, (_, names, _) in predicted.items() if names == steady[query].demonstrations}
     choices, item_of = dict(islice(choices.items(), ANCHORS)), {item.id: item for item in dataset.items}
@@ -334,7 +336,11 @@ def check_anchors(path: Path, artifacts: Artifacts, *, encoder: EncoderSpec | No
     models.model_errors.ModelUnavailable.
     """
     card, _, weights = read_card(path)
-    opened, tower = open_own(weights, path), card.encoder.weights if encoder is None else None
+    opened, opening = open_own(weights, path), encoder or card.encoder
+    if opening is None:
+        source = card.results.conditions.encoder
+        raise FileUnusable(f"{path} was trained with vectors from files, by {source}; name this encoder by --embedder")
+    tower = opening.weights if encoder is None else None
     needed = {item.image_sha256 for item in card.anchors.items if isinstance(item, VqaItem)}
     if not card.choices or not needed.union([tower.digest] if tower else []) <= card.files.keys():
         raise FileUnusable(f"the card of {path} has no anchors, or not all of their files: nothing proves the encoder")
@@ -352,7 +358,13 @@ def check_anchors(path: Path, artifacts: Artifacts, *, encoder: EncoderSpec | No
         anchors = _place_pictures(card.anchors, lambda sha256: f"{folder}/{sha256}")
         if anchors.metric not in ("", *METRICS):  # nothing is scored, and no module that a card names is imported
             anchors = anchors.model_copy(update={"metric": "exact"})
-        views = open_task(anchors, PromptSettings()).views(encoder or card.encoder)
+        try:
+            views = open_task(anchors, PromptSettings()).views(opening)
+        except ModelUnavailable as error:
+            raise ModelUnavailable(
+                f"the encoder of {path} cannot be opened here: {error}. Name it by --embedder, with LoRA weights as "
+                "CLIP,adapters=FOLDER"
+            ) from error
         embedded = embed_dataset(anchors, views, artifacts)
     differing = list(card.choices)
     if opened.rule or embedded.dimension == opened.selector.config.embedding_dim:

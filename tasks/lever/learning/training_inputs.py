@@ -18,7 +18,7 @@ from tasks.lever.data.pointer_files import iter_rl_data
 from tasks.lever.judge.judging import Judging, Judgment, PromptedQuery
 from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, OptionUnusable, PoolTooSmall, RewardUnusable
 from tasks.lever.lever_options import OF_LIKELIHOODS, RewardMode
-from tasks.lever.lever_records import Dataset, Pointer, PointerRecord, Pools, RlQuery
+from tasks.lever.lever_records import Dataset, Pointer, PointerRecord, Pools
 
 MOST_FAILED = 0.5
 """Share of judgments that may fail for good before a training stops: the rest is no fair sample."""
@@ -119,7 +119,8 @@ def make_groups(
     Raises RewardUnusable if none is left or a record lacks what `mode` needs, FileUnusable for an id without an
     embedding and for pools of different sizes.
     """
-    usable: dict[str, RlQuery] = {}
+    names = {name: name for name in candidates.ids}  # so that a pool holds no copies of them
+    pools, pointers, behaviour = dict[str, tuple[str, ...]](), list[list[Pointer]](), list[list[float | None]]()
     rewards: list[list[float | None]] = []
     for query, rl_query in iter_rl_data(data, shots=shots):
         try:
@@ -129,18 +130,13 @@ def make_groups(
         except RewardUnusable as error:
             raise RewardUnusable(f"query {query}: {error}") from error
         if any(reward is not None for reward in query_rewards):
-            usable[query] = rl_query
+            pools[query] = tuple(names.get(name, name) for name in rl_query.candidate_pool_ids)
+            pointers.append([record.pointer for record in rl_query.pointer_candidates])
+            behaviour.append([record.behaviour_logp for record in rl_query.pointer_candidates])
             rewards.append(query_rewards)
-    if not usable:
+    if not pools:
         raise RewardUnusable("no pointer of the RL data could be judged; see that the judge is there, and judge again")
-    return _gather_groups(
-        queries,
-        candidates,
-        {query: rl_query.candidate_pool_ids for query, rl_query in usable.items()},
-        [[record.pointer for record in rl_query.pointer_candidates] for rl_query in usable.values()],
-        rewards,
-        [[record.behaviour_logp for record in rl_query.pointer_candidates] for rl_query in usable.values()],
-    )
+    return _gather_groups(queries, candidates, pools, pointers, rewards, behaviour)
 
 
 def _gather_groups(

@@ -46,7 +46,6 @@ class TrainingRun(NamedTuple):
     seed: int = 0
     folder: Path | None = None  # of the state of this very training, for resuming; the caller makes and removes it
     device: str = "cpu"
-    amp: bool | None = None  # compute in bfloat16 where that is safe; None: on a GPU only
     save_every: int = 100  # updates between two saves inside an epoch; the state is also saved after each epoch
 
 
@@ -181,9 +180,8 @@ class Loop:
         return [point.figures[name] for point in self.progress.curve if point.epoch == epoch and name in point.figures]
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Return the context that sets the precision of all log-probabilities of this training."""
-        amp = self.device.type == "cuda" if self.run.amp is None else self.run.amp
-        return torch.autocast(self.device.type, torch.bfloat16) if amp else nullcontext()
+        """Return the context that sets the precision of all log-probabilities of this training: bfloat16 on a GPU."""
+        return torch.autocast("cuda", torch.bfloat16) if self.device.type == "cuda" else nullcontext()
 
     def trained(self) -> Trained:
         """Return the selector of the best epoch, with the curve of the training."""

@@ -180,7 +180,7 @@ class _Grpo:
         progress = self.loop.progress
         kls = self.loop.curve(epoch, "kl")  # empty where every update was passed over
         if self.settings.adapt_beta and kls:
-            progress.beta = losses.adapt_beta(progress.beta, fmean(kls))
+            progress.beta = losses.adapt_beta(fmean(kls), progress.beta)
 
     def stored_experience(self) -> Experience:
         """Return the pointers of the RL data; ratios are taken to the reference, the policy that now starts."""
@@ -189,10 +189,6 @@ class _Grpo:
         with self.loop.autocast():
             old = self.reference.log_probs(pointers)
             drift = (old - groups.behaviour.to(old)).masked_fill(~judged, math.nan)
-            if not drift.isnan().all():
-                log.info(
-                    "ess=%.3f of stored pointers: the starting policy against the one that drew them", losses.ess(drift)
-                )
             return self._make_experience(pointers, old, groups.rewards.to(old), judged)._replace(drift=drift)
 
     def draw_experience(self, epoch: int, judge: RewardDrawn) -> Experience:
