@@ -127,11 +127,11 @@ def environment_of(
         environment.setdefault(name, value)
     # retries of a request to the server, after 2, 4, 8 … seconds: runs survive two minutes without it
     environment.setdefault("PREFECT_CLIENT_MAX_RETRIES", "7")
+    environment.setdefault("PREFECT_WORKER_QUERY_SECONDS", "4")  # each look costs the server 20 ms of CPU
     environment |= {
         MARK: place.mark,
         "TRIVET_HOME": str(place.home),
         "PREFECT_API_URL": settings.api_url,
-        "PREFECT_WORKER_QUERY_SECONDS": "4",  # each look costs the server 20 ms of CPU
         "PREFECT_WORKER_HEARTBEAT_SECONDS": "30",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # an automation calls a run dead when four have not come
         "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",  # a run that is told to end goes on later
