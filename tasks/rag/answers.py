@@ -209,6 +209,8 @@ class Draft(NamedTuple):
     short: Short | None = None
     value: Value | None = None
     """Set where the answer is one number."""
+    operation: str = ""
+    """The operation of the reader's candidate (tasks.rag.reading.candidates); empty for answers of other ways."""
 
 
 class ModelCall(Record):

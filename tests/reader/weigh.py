@@ -29,8 +29,7 @@ from tasks.rag.answering.weighing import SIGNS, Way, describe_drafts
 from tasks.rag.answering.wiring import Models
 from tasks.rag.answers import Calibration, Draft
 from tasks.rag.measuring.ranking_metrics import Question, read_questions
-from tasks.rag.numbers.computation_reading import asks_to_work_out
-from tasks.rag.reading.scorers import Reader, load_reader
+from tasks.rag.reading.scorers import Expected, Reader, load_reader
 from tests.reader.fit import FOLDS, SETS, Example, Passages, fit, fold_of, make_examples
 from tests.reader.questions import FINQA, FITTED, HITAB, TATQA, Item, load_items
 
@@ -51,13 +50,14 @@ class Weighed(NamedTuple):
     document: str
     split: str
     drafts: Mapping[Way, Draft]
-    context: Mapping[str, bool]
-    """Whether the question names its documents and asks to work something out."""
+    is_named: bool
+    """Whether the question names its documents."""
+    expected: Expected
     is_right: Mapping[Way, bool]
 
     def signs(self) -> Mapping[Way, Sequence[float]]:
         """Return the signs of each draft that answers."""
-        return describe_drafts(self.drafts, **self.context)
+        return describe_drafts(self.drafts, is_named=self.is_named, expected=self.expected)
 
 
 def is_right(item: Item, draft: Draft) -> bool:
@@ -81,14 +81,14 @@ def is_right_own(question: Question, draft: Draft) -> bool:
 
 def draft_answers(
     question: str, documents: Sequence[str] | None, desk: Desk
-) -> tuple[dict[Way, Draft], dict[str, bool]]:
+) -> tuple[dict[Way, Draft], bool, Expected]:
     """Return what each way answers, and what its signs need beside; nothing for a question of several parts."""
     state: Any = {"question": question, "history": (), "documents": documents}
     state |= analyze_query(state, desk)
     state |= retrieve_chunks(state, desk)
-    part = state["parts"][0]
-    context = {"is_named": bool(part.plan.filters.documents), "asks_to_work_out": asks_to_work_out(question)}
-    return (dict(draft_in_every_way(part, desk).drafts) if len(state["parts"]) == 1 else {}), context
+    part = draft_in_every_way(state["parts"][0], desk)
+    drafts = dict(part.drafts) if len(state["parts"]) == 1 else {}
+    return drafts, bool(part.plan.filters.documents), part.expected
 
 
 def ask_own(indexes: Path, readers: Sequence[Reader]) -> list[Weighed]:
@@ -102,9 +102,9 @@ def ask_own(indexes: Path, readers: Sequence[Reader]) -> list[Weighed]:
                     continue
                 document = question.document or question.id
                 desk = replace(assistant.desk, reader=readers[zlib.crc32(document.encode()) % FOLDS])
-                drafts, context = draft_answers(question.question, None, desk)
+                drafts, named, expected = draft_answers(question.question, None, desk)
                 right: dict[Way, bool] = {way: is_right_own(question, draft) for way, draft in drafts.items()}
-                rows.append(Weighed("own", document, split, drafts, context, right))
+                rows.append(Weighed("own", document, split, drafts, named, expected, right))
     return rows
 
 
@@ -117,9 +117,9 @@ def ask_set(name: str, indexes: Path, readers: Sequence[Reader], *, is_open: boo
         digests = {each: entry.document for entry in assistant.index.catalogue for each in (entry.name, *entry.aliases)}
         for item in items:
             desk = replace(assistant.desk, reader=readers[zlib.crc32(item.document.encode()) % FOLDS])
-            drafts, context = draft_answers(item.question, None if is_open else (digests[item.document],), desk)
+            drafts, named, expected = draft_answers(item.question, None if is_open else (digests[item.document],), desk)
             right: dict[Way, bool] = {way: is_right(item, draft) for way, draft in drafts.items()}
-            rows.append(Weighed(f"{name}{' open' * is_open}", item.document, "", drafts, context, right))
+            rows.append(Weighed(f"{name}{' open' * is_open}", item.document, "", drafts, named, expected, right))
     return rows
 
 

@@ -15,6 +15,7 @@ from storage.index import Index
 from tasks.language.numbers import CALENDAR, read_numbers
 from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import BIGRAM
+from tasks.rag.answering.computing import NAME_CONFIDENCE
 from tasks.rag.answering.passages import Passage, read_passages
 from tasks.rag.answering.question_reading import line_question, phrase_question, read_cell_question, read_year_question
 from tasks.rag.answers import Draft, RetrievalPlan
@@ -40,8 +41,6 @@ from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
 from tasks.rag.retrieval.search import Hit, read_chunk
 
-NAME_CONFIDENCE = 0.5
-"""Confidence from which a name in the question names a document."""
 MOST_DOCUMENTS = 6
 """Most documents whose cells are compared where the question names documents."""
 MOST_LEAD_LINES = 3
@@ -112,13 +111,8 @@ def _search_best(
     return best_cell, candidates.is_named
 
 
-# comparing any members of a table was tried: it answered four of 834 questions of TAT-QA, all for a year
 def find_extreme_year(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
-    """Return the year in which a line is largest or smallest; None where the question asks for no year.
-
-    `FY2018: Sensors = $918 million [1] (FY2019 914 [2], …)`. Also None where no line of several years holds enough of
-    the question.
-    """
+    """Return the year in which a line is largest or smallest; None where no year is asked, or no line holds enough."""
     tokenizer = index.manifest.tokenizer or BIGRAM
     year_question = read_year_question(question, tokenizer=tokenizer, names=document_names_in(plan))
     if year_question is None:

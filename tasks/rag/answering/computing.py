@@ -126,13 +126,13 @@ class Book:
         for number in filter(_is_in_statement, self.numbers):
             keys = {key for key, score in score_concepts(label_of(number.row_path)).items() if score >= NEARLY}
             of_kind = {key for key in keys if kinds[key].statement == number.statement}
-            concepts_of[number.document, number.statement][_table_of(number)] |= of_kind
+            concepts_of[number.document, number.statement][number.document, number.table] |= of_kind
         primary: set[tuple[str, int]] = set()
         for tables in concepts_of.values():
             fullest = max(map(len, tables.values()))
             primary.add(min(table for table, keys in tables.items() if len(keys) >= NEARLY_ALL * fullest))
-        of_year = self.lines().read
-        return Lines(tuple(self.among), lambda year: [n for n in of_year(year) if _table_of(n) in primary])
+        stated = [number for number in self.numbers if (number.document, number.table) in primary]
+        return Lines(tuple(self.among), lambda year: [number for number in stated if number.period.year == year])
 
     @property
     def numbers(self) -> Sequence[Number]:
@@ -184,11 +184,6 @@ def open_book(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Bo
     among = {document: names[document] for document in filters.documents or tuple(names) if document in names}
     entities = {match.value for match in confident if match.field == "issuer"}  # its reports restate each other
     return Book(index, among, one_entity=len(among) == 1 or len(entities) == 1)
-
-
-def _table_of(number: Number) -> tuple[str, int]:
-    """Return the document and the number of the table of a number."""
-    return number.document, number.table
 
 
 def _is_in_statement(number: Number) -> bool:

@@ -49,17 +49,17 @@ from tasks.rag.answers import (
     place_of,
 )
 from tasks.rag.numbers.computation_reading import asks_to_work_out, writes_formula
-from tasks.rag.numbers.line_lookup import forget_numbers
+from tasks.rag.numbers.line_lookup import select_numbers
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
 from tasks.rag.reading.reader import Reading, open_pages, read_answer, show_cells, work_out_reply
+from tasks.rag.reading.scorers import Expected, Reader, load_reader
 from tasks.rag.retrieval.search import Hit, SearchResult, alternate, retrieve
 
 if TYPE_CHECKING:
     from models.protocols import Embedder, Reranker
     from storage.index import Index
     from tasks.rag.planning.routing import Router
-    from tasks.rag.reading.scorers import Reader
 
 _MARK = re.compile(r"\[(\d+)\]")
 
@@ -100,6 +100,7 @@ class Part(NamedTuple):
     """What each way answers without a model, with the confidence that it has beside the others."""
     readings: tuple[Reading, ...] = ()
     """The documents that were found, as the reader reads them."""
+    expected: Expected = Expected()
 
 
 class State(TypedDict):
@@ -206,9 +207,8 @@ def compute(state: State, desk: Desk) -> Added:
     parts: list[Part] = []
     for part in state["parts"]:
         part = draft_in_every_way(part, desk)
-        asks = asks_to_work_out(part.question)
         named = bool(part.plan.filters.documents)
-        parts.append(part._replace(drafts=weigh_drafts(part.drafts, is_named=named, asks_to_work_out=asks)))
+        parts.append(part._replace(drafts=weigh_drafts(part.drafts, is_named=named, expected=part.expected)))
     return {"parts": tuple(parts)}
 
 
@@ -237,9 +237,11 @@ def draft_in_every_way(part: Part, desk: Desk) -> Part:
         groups=[Group(stem_of(index.names[side[0]]), side) for side in sides],  # named by the surest document
     )
     drafts["sentence"] = withhold_uncomputed(question, extracted)
-    forget_numbers()
+    select_numbers.cache_clear()  # the numbers of a long document are some hundred megabytes
     answered = {way: draft for way, draft in drafts.items() if draft is not None}
-    return part._replace(readings=tuple(readings), drafts=answered)
+    fitted = desk.reader or load_reader()
+    expected = fitted.expect_answer(readings[0].question, readings[0].page) if readings else Expected()
+    return part._replace(readings=tuple(readings), drafts=answered, expected=expected)
 
 
 def generate(state: State, desk: Desk) -> Added:

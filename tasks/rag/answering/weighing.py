@@ -14,13 +14,14 @@ from tasks.grading.cited_answers import has_close_number, has_words
 from tasks.language.numbers import read_numbers
 from tasks.language.sentences import strip_marks
 from tasks.rag.answers import Draft
+from tasks.rag.reading.scorers import WORKED, Expected
 
 Way = Literal["read", "computed", "cells", "cell", "facts", "sentence"]
 """The fitted reader, a formula, arithmetic over any table, one cell by rules, facts of notices, sentences."""
 WAYS: tuple[Way, ...] = get_args(Way)
 SIGNS = (
     *WAYS, *(f"{way} confidence" for way in WAYS), "one agrees", "agreeing", "disagreeing", "cited", "is named",
-    "one input", "sentence against working",
+    "is not worked out", "is not of several", "is worked out",
 )  # fmt: skip
 """Names of the signs by which drafts are weighed against each other, in their order."""
 LEAST_CHANCE = 0.02
@@ -39,12 +40,9 @@ def _load_weights() -> _Weights:
 
 
 def describe_drafts(
-    drafts: Mapping[Way, Draft], *, is_named: bool, asks_to_work_out: bool
+    drafts: Mapping[Way, Draft], *, is_named: bool, expected: Expected
 ) -> Mapping[Way, Sequence[float]]:
-    """Return the signs of each draft that answers, as many as SIGNS.
-
-    is_named: whether the question names its documents. asks_to_work_out: whether one cell can only be an input.
-    """
+    """Return the signs of each draft that answers, as many as SIGNS. is_named: whether the question names documents."""
     answering: dict[Way, Draft] = {way: draft for way, draft in drafts.items() if not draft.abstained}
     agreement = {
         (first, second): _agree(answering[first], answering[second])
@@ -52,14 +50,11 @@ def describe_drafts(
         for second in list(answering)[place + 1 :]
     }
     agreement |= {(second, first): verdict for (first, second), verdict in agreement.items()}
-    read = answering.get("read")
-    # no sentence states what the reader works out of several cells
-    is_worked_out = read is not None and read.value is not None and len(read.citations) > 1
     signs: dict[Way, Sequence[float]] = {}
     for way, draft in answering.items():
         others = [(agreement[way, other], answering[other].confidence or 0.0) for other in answering if other != way]
         agreeing = [confidence for verdict, confidence in others if verdict is True]
-        logit = _logit(draft.confidence)
+        logit, kind = _logit(draft.confidence), _kind_of(way, draft)
         signs[way] = (
             *(float(way == each) for each in WAYS),
             *(logit * (way == each) for each in WAYS),
@@ -68,25 +63,21 @@ def describe_drafts(
             math.fsum(confidence for verdict, confidence in others if verdict is False),
             min(len(draft.citations), 4) / 3,
             float(is_named),
-            float(asks_to_work_out and len(draft.citations) == 1),
-            float(way == "sentence" and is_worked_out),
+            expected.worked * (kind != "worked"),
+            expected.several * (kind != "several"),
+            expected.value * (kind == "worked"),
         )
     return signs
 
 
-def weigh_drafts(drafts: Mapping[Way, Draft], *, is_named: bool, asks_to_work_out: bool) -> dict[Way, Draft]:
+def weigh_drafts(drafts: Mapping[Way, Draft], *, is_named: bool, expected: Expected) -> dict[Way, Draft]:
     """Return the drafts with the confidence that they have beside each other; those that abstain are unchanged."""
-    signs = describe_drafts(drafts, is_named=is_named, asks_to_work_out=asks_to_work_out)
+    signs = describe_drafts(drafts, is_named=is_named, expected=expected)
     fitted = _load_weights()
-    weighed: dict[Way, Draft] = {}
-    for way, draft in drafts.items():
-        if way not in signs:
-            weighed[way] = draft
-            continue
-        logit = fitted.bias + math.fsum(
-            fitted.weights[name] * sign for name, sign in zip(SIGNS, signs[way], strict=True)
-        )
-        weighed[way] = draft._replace(confidence=round(1 / (1 + math.exp(-logit)), 4))
+    weighed = dict(drafts)
+    for way, own in signs.items():
+        logit = fitted.bias + math.fsum(fitted.weights[name] * sign for name, sign in zip(SIGNS, own, strict=True))
+        weighed[way] = drafts[way]._replace(confidence=round(1 / (1 + math.exp(-logit)), 4))
     return weighed
 
 
@@ -94,6 +85,15 @@ def choose_draft(drafts: Mapping[Way, Draft]) -> Draft | None:
     """Return the likeliest draft that answers; None without any."""
     answering = [draft for draft in drafts.values() if not draft.abstained]
     return max(answering, key=lambda draft: draft.confidence or 0.0, default=None)
+
+
+def _kind_of(way: Way, draft: Draft) -> str:
+    """Return what a draft says: `value`, `worked` out of several cells, `several` values or a choice, a `sentence`."""
+    if way == "sentence":
+        return way
+    if draft.operation not in ("", "value"):
+        return "worked" if draft.operation in WORKED else "several"
+    return "worked" if len(draft.citations) > 1 and way in ("computed", "cells", "cell") else "value"
 
 
 def _agree(first: Draft, second: Draft) -> bool | None:

@@ -78,15 +78,11 @@ class Number(NamedTuple):
     """Name of the cell in a spreadsheet; None elsewhere."""
 
 
-Read = Callable[[int], Iterable[Number]]
-"""A function from a fiscal year to the numbers of the documents that a question is about."""
-
-
 class Lines:
     """The lines of some documents, found by name and year; numbers are read once for each year."""
 
-    def __init__(self, documents: Sequence[str], read: Read) -> None:
-        """Make a lookup over documents: digests, those that fit the question best first."""
+    def __init__(self, documents: Sequence[str], read: Callable[[int], Iterable[Number]]) -> None:
+        """Make a lookup over documents: digests, those that fit best first. read: the numbers of a fiscal year."""
         self._rank = {document: at for at, document in enumerate(documents)}
         self.read = read
         self._years: dict[int, list[Number]] = {}
@@ -191,11 +187,6 @@ def select_numbers(paths: tuple[Path, ...], names: Names, pages: Pages) -> Seque
     from storage import numbers
 
     return [number_of(row) for row in numbers.select_numbers(paths, dict(names), pages=pages).records()]
-
-
-def forget_numbers() -> None:
-    """Free the numbers that a question read: those of a long document are some hundred megabytes."""
-    select_numbers.cache_clear()
 
 
 _make_period = lru_cache(maxsize=4096)(Period)

@@ -35,7 +35,7 @@ from tasks.rag.reading.candidates import (
 )
 from tasks.rag.reading.cell_features import Features, describe_cells
 from tasks.rag.reading.pages import Amount, Cell, Page, Question, compare_documents, years_of
-from tasks.rag.reading.scorers import Reader, answer_key, choose, load_reader
+from tasks.rag.reading.scorers import WORKED, Reader, answer_key, choose, load_reader
 from tasks.rag.retrieval.search import Hit
 
 ALL = Filters()
@@ -70,8 +70,6 @@ WORKINGS = {
     "product": "{0} × {1}", "sum share": "({0} + {1}) / {2}",
     "growth difference": "({1} − {0}) / {0} − ({3} − {2}) / {2}",
 }  # fmt: skip
-WORKED = frozenset([*WORKINGS, "sum", "average"])
-"""Operations that work out a number of several cells."""
 PAIRED = frozenset(["difference", "growth", "share", "ratio", "product"])
 """Operations over two cells, of which a model names the first one first."""
 MOST_SHOWN = 24
@@ -266,6 +264,7 @@ def write_answer(
         reason=f"read from the tables and sentences that were found: {candidate.operation}",
         short=Short(values=answer.short(), scale=scale_of(page, candidate)),
         value=answer.value(),
+        operation=candidate.operation,
     )
 
 

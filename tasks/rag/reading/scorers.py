@@ -42,7 +42,8 @@ SIGNS = (
 )  # fmt: skip
 """Names of the signs from which the confidence is computed, in their order."""
 _SEVERAL = ("argmax", "argmin", "count", "labels", "list", "max", "min")
-_WORKED = ("difference", "growth", "sum", "average", "share", "ratio", "product", "sum share", "growth difference")
+WORKED = ("difference", "growth", "sum", "average", "share", "ratio", "product", "sum share", "growth difference")
+"""Operations that work out a number of several cells."""
 
 
 class Network(NamedTuple):
@@ -60,6 +61,14 @@ class Network(NamedTuple):
         """Return a score for each row, (rows,)."""
         hidden = np.maximum(((rows - self.mean) / self.deviation) @ self.first + self.first_bias, 0)
         return hidden @ self.second
+
+
+class Expected(NamedTuple):
+    """How likely one value is asked for, what is worked out of several, and several values or one chosen of them."""
+
+    value: float = 0.0
+    worked: float = 0.0
+    several: float = 0.0
 
 
 class Reader(NamedTuple):
@@ -87,6 +96,13 @@ class Reader(NamedTuple):
         scores = scores + self.operations_bias
         scores = scores - scores.max()
         return np.maximum(scores - np.log(np.exp(scores).sum()), FLOOR).astype(np.float32)
+
+    def expect_answer(self, question: Question, page: Page) -> Expected:
+        """Return how likely each kind of answer is asked for; what remains to 1 is for words of a sentence."""
+        chances = np.exp(self.likely_operations(question, page))
+        value, span = float(chances[OF["value"]]), float(chances[OF["span"]])
+        worked = float(chances[[OF[operation] for operation in WORKED]].sum())
+        return Expected(value, worked, max(0.0, 1 - value - span - worked))
 
 
 def question_words(question: Question, labels: frozenset[str], *, has_sentences: bool) -> list[str]:
@@ -216,7 +232,7 @@ def weigh_choice(ranked: Ranked, scores: Features, standing: Standing) -> tuple[
     return best, [
         float(np.log((same + 1e-4) / (1 - same + 1e-4))), float(min(6.0, scores[best] - rest)),
         row["operation log-probability"], row["cells least"] / 5, row["cells below best"] / 5, row["mean uncovered"],
-        row["uncovered"], float(operation == "value"), float(operation in _SEVERAL), float(operation in _WORKED),
+        row["uncovered"], float(operation == "value"), float(operation in _SEVERAL), float(operation in WORKED),
         row["mean words known"], row["mean in sentence"], row["mean hit rank"], row["years hit"],
         row["mean years clash"], float(entropy), row["mean document fit"], *map(float, standing),
     ]  # fmt: skip

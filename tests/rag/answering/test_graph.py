@@ -163,13 +163,13 @@ def test_a_model_chooses_cells_and_they_are_worked_out_and_cited(
 ) -> None:
     server.answer = lambda body: f"```json\n{share(body)}\n```" if role_of(body) == "answer" else by_role(body)
     kept = Kept()
-    answered = assistant(index, wired(server, name, store=kept)).ask(ARITHMETIC)
+    answered = assistant(index, wired(server, name, store=kept), max_wrong=0.0).ask(ARITHMETIC)
     assert answered.answer == (
         "Net income, 2023: USD 150 million [1]; Net sales, 2023: USD 1,500 million [2]. Share = 150 / 1,500 = 10%"
     )
     assert [call.role for call in answered.calls] == ["classify", "answer"]
     asked = len(server.requests)
-    again = assistant(index, wired(server, name, store=kept)).ask(ARITHMETIC)
+    again = assistant(index, wired(server, name, store=kept), max_wrong=0.0).ask(ARITHMETIC)
     assert all(call.cached for call in again.calls)
     assert (again.answer, len(server.requests)) == (answered.answer, asked), "what was answered is not asked again"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.rag.answering.weighing import SIGNS, Way, choose_draft, describe_drafts, weigh_drafts
+from tasks.rag.answering.weighing import SIGNS, Expected, Way, choose_draft, describe_drafts, weigh_drafts
 from tasks.rag.answers import Draft, Short, Value
 
 READ = Draft(
@@ -19,7 +19,7 @@ WITHHELD = Draft("An input is missing.", abstained=True)
 
 
 def weigh(drafts: Mapping[Way, Draft]) -> dict[Way, Draft]:
-    return weigh_drafts(drafts, is_named=True, asks_to_work_out=False)
+    return weigh_drafts(drafts, is_named=True, expected=Expected())
 
 
 def test_ways_that_agree_are_surer_than_ways_that_contradict_each_other() -> None:
@@ -39,7 +39,7 @@ def test_the_likeliest_answer_is_chosen_and_what_is_withheld_never() -> None:
 
 def test_the_signs_of_an_answer_count_who_agrees_with_it() -> None:
     drafts: dict[Way, Draft] = {"read": READ, "cell": SENTENCE, "sentence": OTHER}
-    signs = describe_drafts(drafts, is_named=True, asks_to_work_out=False)
+    signs = describe_drafts(drafts, is_named=True, expected=Expected())
     named = {way: dict(zip(SIGNS, values, strict=True)) for way, values in signs.items()}
     assert [named["read"][sign] for sign in ("one agrees", "agreeing", "disagreeing")] == [1, 0.6, 0.6]
     # two sentences say no value that could be compared
