@@ -185,9 +185,9 @@ def punctual_protocol() -> Any:
 
         def close_late(self, mark: Any) -> None:
             """Close the connection if neither a request nor more of its body has come since `mark`."""
-            is_idle = self.cycle is None or self.cycle.response_complete
-            # it may be the application that does not read
-            if (is_idle or (self.cycle.more_body and not self.flow.read_paused)) and self.mark is mark:
+            # where reading is paused, it is the application that does not read
+            reads = self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+            if reads and not self.flow.read_paused and self.mark is mark:
                 self.transport.close()
             elif not self.transport.is_closing():
                 self.loop.call_later(HEADERS_S, self.close_late, self.mark)
