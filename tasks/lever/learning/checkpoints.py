@@ -127,7 +127,7 @@ class OpenedSelector(NamedTuple):
 
     @property
     def rule(self) -> SelectionRule | None:
-        """The rule that is used in place of the network, where that was no better."""
+        """The rule that is used in place of the network, where that was no better; None where the network is used."""
         return None if self.verdict is None or self.verdict.is_learned else self.verdict.rule
 
     @property

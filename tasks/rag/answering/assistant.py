@@ -81,7 +81,7 @@ class Assistant:
         documents: Mapping[str, str] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> Answered:
-        """Answer a question, as `Answering.ask` describes."""
+        """Answer a question, as `Answering.ask` describes. Raises ValueError for one without words or too long."""
         # one line of NFC; a shell hands over bytes that are not UTF-8 as lone surrogates
         cleaned = " ".join(unicodedata.normalize("NFC", question).encode(errors="replace").decode().split())
         if not any(sign.isalnum() for sign in cleaned):

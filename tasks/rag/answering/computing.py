@@ -168,7 +168,7 @@ class Book:
 
 
 def open_book(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Book | None:
-    """Return the numbers of the documents that a question names, else of the one that most hits are of, if any."""
+    """Return the numbers of the documents that a question names, else of the one of most hits; None without one."""
     filters = plan.filters
     names = index.names
     confident = [match for match in filters.matches if match.confidence >= NAME_CONFIDENCE]

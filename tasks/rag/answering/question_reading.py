@@ -252,7 +252,7 @@ def read_year_question(question: str, *, tokenizer: str, names: Sequence[str] = 
 
 
 def line_question(line: str, when: When, *, tokenizer: str) -> CellQuestion | None:
-    """Return the name of a line as a question for its value in a period. Raises WrongTokenizer."""
+    """Return a line's name as a question for its value in a period; None without words. Raises WrongTokenizer."""
     return _build_question(line, line, when.part, (when.year,), set(), tokenizer=tokenizer, names=())
 
 

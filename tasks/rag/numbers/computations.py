@@ -117,7 +117,7 @@ class Task(NamedTuple):
 
     @property
     def when(self) -> When | None:
-        """The period of the lines that name none."""
+        """The period of the lines that name none; None where the question names no year."""
         return When(self.year, self.part) if self.year else None
 
 

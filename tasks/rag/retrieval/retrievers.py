@@ -47,7 +47,7 @@ class Scope(NamedTuple):
 
     @property
     def inside(self) -> Rows | None:
-        """True for the allowed rows that get a bonus, (N,); the allowed rows themselves without bonuses."""
+        """True for the allowed rows that get a bonus, (N,); without bonuses the allowed rows, None for all."""
         if self.bonus is None:
             return self.allowed
         return self.bonus > 0 if self.allowed is None else self.allowed & (self.bonus > 0)
