@@ -101,6 +101,7 @@ class Part(NamedTuple):
     readings: tuple[Reading, ...] = ()
     """The documents that were found, as the reader reads them."""
     expected: Expected = Expected()
+    """What the reader expects to be asked for; all zero where nothing was read."""
 
 
 class State(TypedDict):
@@ -257,8 +258,7 @@ def generate(state: State, desk: Desk) -> Added:
 def _write_draft(state: State, desk: Desk) -> Added:
     """Return a model's answer over passages and cells, or else a draft made without one.
 
-    No model is asked where there is none, where no passage was found, and where cells answer surely. Where it fails, or
-    nothing bears out what it says, a note says so.
+    No model is asked where there is none, no passage was found, or cells answer surely. A note says where it fails.
     """
     drafts = [choose_draft(part.drafts) for part in state["parts"]]
     # what a sentence states a model says better; what cells give needs none
