@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -140,3 +142,23 @@ def test_a_server_that_comes_back_leaves_alone_what_the_other_one_does(pair: Pai
     assert limit["active_slots"] == 1
     (tmp_path / "diary.enough").touch()
     assert pair.ended(run) == "Completed"
+
+
+def test_no_event_is_lost_that_comes_while_others_are_sent(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefect's publisher empties its batch after it was sent, and with it what was added meanwhile."""
+    from prefect_redis.client import get_async_redis_client
+    from prefect_redis.messaging import Cache, Publisher
+
+    for name, value in pair.shared.items():
+        monkeypatch.setenv(name, value)
+
+    async def publish(count: int) -> int:
+        async with Publisher(
+            "pace", Cache(), deduplicate_by="id", publish_every=timedelta(milliseconds=5)
+        ) as publisher:
+            for number in range(count):
+                await publisher.publish_data(b"", {"id": f"{number}"})
+                await asyncio.sleep(0.0005)
+        return await get_async_redis_client().xlen("pace")
+
+    assert asyncio.run(publish(1000)) == 1000

@@ -11,7 +11,6 @@ import pytest
 
 from tests.recipes.packages import Package
 
-RECIPE = Path(__file__).with_name("add_a_backend.md")
 OPENED = """
 import json, sys
 from models.backends import open_backend
@@ -25,11 +24,6 @@ print(json.dumps([
     open_backend("parrot", args={"voice": "loud"}).id, is_in_process("parrot:loud"), revision_of("parrot:loud"),
 ]))
 """
-
-
-@pytest.fixture
-def package(tmp_path: Path) -> Package:
-    return Package(RECIPE, tmp_path / "site")
 
 
 def test_the_backend_opens_by_its_name_and_by_its_arguments(package: Package) -> None:

@@ -10,13 +10,7 @@ import pytest
 
 from tests.recipes.packages import Package
 
-RECIPE = Path(__file__).with_name("add_a_benchmark.md")
 ANSWERS = (("seine", "About 800 km."), ("thames", "I do not know."))
-
-
-@pytest.fixture
-def package(tmp_path: Path) -> Package:
-    return Package(RECIPE, tmp_path / "site")
 
 
 @pytest.mark.parametrize("named", ["CloseRivers", "close_rivers.py", "rivers.yaml"])

@@ -16,15 +16,9 @@ from tests.command import run_apart
 from tests.recipes.packages import Package
 
 ROOT = Path(__file__).parents[2]
-RECIPE = Path(__file__).parent / "add_a_reader.md"
 DRAW = "urn:oasis:names:tc:opendocument:xmlns:drawing:1.0"
 TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
 SLIDES = (("Road lighting", "Lamps are due by May."), ("Milestones", "The audit is in July."))
-
-
-@pytest.fixture
-def package(tmp_path: Path) -> Package:
-    return Package(RECIPE, tmp_path / "site")
 
 
 @pytest.fixture

@@ -13,18 +13,12 @@ from tests.command import run_apart
 from tests.recipes.packages import Package
 from tests.storage.publishing import publish
 
-RECIPE = Path(__file__).parent / "add_a_retrieval_strategy.md"
 TEXTS = (
     ("harbor.pdf", "The bid price of the harbor: bid price 35 million won, a bid price without tax."),
     ("harbor.pdf", "The bid price is the bid price of the harbor, paid once."),
     ("tram.pdf", "A tram is built by the city, and the bid price is told in the annex of its contract."),
     ("bridge.pdf", "The bridge opens in May. It was painted last year by a company of the region."),
 )
-
-
-@pytest.fixture
-def package(tmp_path: Path) -> Package:
-    return Package(RECIPE, tmp_path / "site")
 
 
 @pytest.fixture

@@ -70,26 +70,21 @@ def test_a_sandbox_in_which_the_data_does_not_hold_is_found_out(tools: Tools) ->
     assert "AssertionError: the data does not hold here" in problem
 
 
-@pytest.mark.parametrize("answer", ANSWERS["right output"])
-def test_a_right_output(answer: str, tools: Tools) -> None:
-    assert sample_of(BY_ID[f"{TURNED}/output"], answer, tools).score == 1.0
+@pytest.mark.parametrize(
+    ("asked", "answer"), [(asked, answer) for asked in ("output", "input") for answer in ANSWERS[f"right {asked}"]]
+)
+def test_a_right_answer(asked: str, answer: str, tools: Tools) -> None:
+    assert sample_of(BY_ID[f"{TURNED}/{asked}"], answer, tools).score == 1.0
 
 
-@pytest.mark.parametrize("answer", ANSWERS["wrong output"], ids=ascii)
-def test_a_wrong_output(answer: str, tools: Tools) -> None:
-    sample = sample_of(BY_ID[f"{TURNED}/output"], answer, tools)
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [(asked, answer) for asked in ("output", "input") for answer in ANSWERS[f"wrong {asked}"]],
+    ids=ascii,
+)
+def test_a_wrong_answer(asked: str, answer: str, tools: Tools) -> None:
+    sample = sample_of(BY_ID[f"{TURNED}/{asked}"], answer, tools)
     assert (sample.status, sample.score, sample.missing) == ("scored", 0.0, not answer)
-
-
-@pytest.mark.parametrize("answer", ANSWERS["right input"])
-def test_any_right_input(answer: str, tools: Tools) -> None:
-    assert sample_of(BY_ID[f"{TURNED}/input"], answer, tools).score == 1.0
-
-
-@pytest.mark.parametrize("answer", ANSWERS["wrong input"])
-def test_a_wrong_input(answer: str, tools: Tools) -> None:
-    sample = sample_of(BY_ID[f"{TURNED}/input"], answer, tools)
-    assert (sample.status, sample.score) == ("scored", 0.0)
 
 
 def test_an_input_may_use_the_values_of_the_program(tools: Tools) -> None:
