@@ -109,7 +109,7 @@ def _read_dataset(config: LeverConfig, files: Layout) -> DatasetRead:
 def _read_embeddings(
     config: LeverConfig, dataset: Ref, files: Layout, lever_run: LeverRun, *, encoder: EncoderSpec
 ) -> Embedded:
-    """Read the embeddings from files, or let the encoder make them."""
+    """Read the embeddings from files, or let the encoder make them. Raises ModelUnavailable."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
         return steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)

@@ -143,7 +143,7 @@ class Endpoint:
 
     @cached_property
     def _pool(self) -> urllib3.HTTPConnectionPool | urllib3.ProxyManager:
-        """Connections, through the proxy that the environment names where it names one for this host."""
+        """Connections, through the proxy of the environment for this host. Raises ModelUnavailable: no key."""
         if not self._key and self._url == OPENAI_BASE_URL:
             raise ModelUnavailable(
                 f"{self._url} asks for a key and none is set; set OPENAI_API_KEY, or name the variable that has it "

@@ -193,7 +193,7 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
 
 
 def _load_database(dump: Path, url: str) -> None:
-    """Fill the database, all or nothing; it must be empty."""
+    """Fill the database, all or nothing. Raises BackupUnusable where it is not empty."""
     with database.connected(database.engine(url)) as connection:
         query = "select tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema')"
         tables = sorted(connection.execute(text(query)).scalars())

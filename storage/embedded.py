@@ -198,7 +198,7 @@ class Cluster:
         return self._shelter / f"postgres-{name}"
 
     def _binaries(self, major: int | None, account: pwd.struct_passwd | None) -> Binaries:
-        """Return programs of the cluster's own version (any, for a new one) that the server's account may run."""
+        """Return programs of the cluster's own version (any, for a new one). Raises DatabaseUnavailable."""
         installations = self.programs()
         fitting = [installation for installation in installations if major in (None, installation.major)]
         if not fitting and installations:

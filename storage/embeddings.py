@@ -103,7 +103,7 @@ class EmbeddingCache:
             self._disconnect()
 
     def _run(self, work: Callable[[sqlite3.Connection], Value]) -> Value:
-        """Return what `work` gives in one transaction."""
+        """Return what `work` gives in one transaction. Raises StoreUnreachable."""
         with self._lock:
             try:
                 return self._transaction(work)

@@ -447,7 +447,7 @@ def _damage_message(path: Path, damage: str) -> str:
 
 
 def _pin(folder: Path) -> int:
-    """Return an open descriptor that keeps `folder` from being removed until it is closed."""
+    """Return an open descriptor that keeps `folder` until it is closed. Raises DamagedIndex: it is gone."""
     try:
         pin = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -346,7 +346,7 @@ class Limits:
         raise AssertionError  # count has no end
 
     def _try(self, call: Callable[[], Result], expected: Tokens, ended: threading.Event | None) -> Result:
-        """Return what `call` returns, once the rates allow it and less than `concurrency` are under way."""
+        """Return what `call` returns, once the rates and `concurrency` allow it. Raises ModelError, as `call` does."""
         with self._guard:
             closed_s = self._closed_until - self.clock()
         tokens = expected.prompt + expected.answer

@@ -154,7 +154,7 @@ def plan_figures(config: IndexConfig) -> FigurePlan:
 
 
 def _vision_model(config: IndexConfig) -> str | None:
-    """Return the full name of the vision model; exits if it is certain that it cannot be used."""
+    """Return the full name of the vision model, None without one; exits where it surely cannot be used."""
     from tasks.rag.indexing.picturing import figure_model
 
     if config.vlm is None:

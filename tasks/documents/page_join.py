@@ -354,7 +354,7 @@ class _Text:
         return list(accumulate(confirmed, lambda before, page: max(before or 0, page or 0) or None, initial=first))[1:]
 
     def _box(self, spots: Sequence[int | None], signs: Iterable[int]) -> BBox | None:
-        """Return the box around those of the signs that are drawn on the page of the first of them."""
+        """Return the box around the signs that are drawn on the page of the first of them; None where none is drawn."""
         located = [spot for spot in (spots[at] for at in signs) if spot is not None]
         page = self._drawn.pages[located[0]] if located else None
         boxes = [self._drawn.boxes[spot] for spot in located if self._drawn.pages[spot] == page]

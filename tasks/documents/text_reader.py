@@ -121,7 +121,7 @@ def looks_like_text(head: bytes) -> bool:
 
 
 def _detect_utf16(data: bytes) -> str | None:
-    """Return the name of UTF-16 without a byte order mark, recognized by zero bytes at even or odd positions only."""
+    """Return the name of UTF-16 without a byte order mark (zero bytes at even or odd places); None for other text."""
     head = data[:4096]
     even, odd = head[::2].count(0), head[1::2].count(0)
     # in UTF-16, Latin letters, digits and spaces have a zero byte, and Hangul hardly ever
@@ -148,7 +148,7 @@ def _nearly_utf8(data: bytes) -> str | None:
 
 
 def _cp949(data: bytes, *, final: bool) -> str | None:
-    """Return Korean Windows text (it includes EUC-KR), if every byte fits and some of it is Hangul."""
+    """Return Korean Windows text (it includes EUC-KR); None unless every byte fits and some of it is Hangul."""
     try:
         text = codecs.getincrementaldecoder("cp949")().decode(data, final)
     except UnicodeDecodeError:

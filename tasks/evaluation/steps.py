@@ -178,7 +178,7 @@ def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, 
 
 @step(version=1, gpu=True, reads_world=True)
 def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> TaskResult:
-    """Run a benchmark with evalchemy's two methods; its model calls are stored like all others."""
+    """Run a benchmark with evalchemy's two methods; its model calls are stored too. Raises Incomplete."""
     asking = _open_asking(model, spending, batch_size=task.batch_size)
     result = whole_benchmarks.run_benchmark(task, asking, artifacts())
     asking.require_answers()
@@ -191,7 +191,7 @@ def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> Tas
 def run_harness(
     chosen: TaskChoice, *, model: ModelSpec, settings: RunSettings, include_path: Path | None, spending: Spending
 ) -> TaskResult:
-    """Run a task of the lm-evaluation-harness with our backends."""
+    """Run a task of the lm-evaluation-harness with our backends. Raises Incomplete: the endpoint is away."""
     from tasks.evaluation.harness.harness_run import evaluate_and_store
 
     asking = _open_asking(model, spending, batch_size=chosen.batch_size)

@@ -306,7 +306,7 @@ def _patterns(letters: str) -> _Patterns:
 
 
 def _read_whole(text: str, question: ChoiceQuestion) -> str | None:
-    """Return the letters that a box or a line names: as letters, by number, or by the text of an option."""
+    """Return the letters that a box or a line names, by number or an option's text too; None where it names none."""
     plain, patterns = strip_marks(text).strip(), _patterns(question.letters)
     if match := patterns.is_all.fullmatch(plain):
         return _collect_letters(match["letters"], question)
@@ -321,7 +321,7 @@ def _read_whole(text: str, question: ChoiceQuestion) -> str | None:
 
 
 def _read_statement(following: str, question: ChoiceQuestion) -> str | None:
-    """Return the choice after an announcement: on its line, or alone on the next line that is not empty."""
+    """Return the choice on the line of an announcement, or alone on the next that is not empty; None without one."""
     line, _, rest = following.partition("\n")
     stated = line.strip(" \t\r:：=→->#")
     if not stated:
@@ -357,7 +357,7 @@ def _read_number(match: re.Match[str], question: ChoiceQuestion) -> str | None:
 
 
 def _nth_letter(number: int, question: ChoiceQuestion) -> str | None:
-    """Return the letter of an option by its number, from 1 on."""
+    """Return the letter of an option by its number, from 1 on; None where there are fewer."""
     return question.letters[number - 1] if 1 <= number <= len(question.letters) else None
 
 

@@ -212,7 +212,7 @@ def generate_rl_data(
     learning: Learning,
     effort: Effort,
 ) -> Ref:
-    """Draw pointers for one shard of the train queries, and record what the judge answers to them.
+    """Draw pointers for a shard of train queries, and store what the judge answers. Raises Incomplete.
 
     gt_prob: also record the probability of the right answers.
     """
@@ -344,7 +344,7 @@ def evaluate_selector(
     learning: Learning,
     effort: Effort,
 ) -> Ref:
-    """Record what the judge answers on the test queries with the demonstrations of every selector, for one seed."""
+    """Store what the judge answers on test queries with every selector, for one seed. Raises Incomplete."""
     from tasks.lever.data.candidate_pools import read_banks
     from tasks.lever.learning.choosing import find_unanswered, measure_selectors
 

@@ -201,7 +201,7 @@ def _list_cells(night: Night, scores_by_run: ScoresByRun) -> Iterator[Cell]:
 
 
 def _find_cell(key: tuple[str, str], run: str, scores_by_run: ScoresByRun, *, at: datetime) -> Cell | None:
-    """Return a score of a run; of an index the score by document only where there is none by page."""
+    """Return a score of a run, None without one; of an index by document only where there is none by page."""
     of, task = key
     stored_task = task if (run, task) in scores_by_run else ""
     scores = scores_by_run.get((run, stored_task), ())

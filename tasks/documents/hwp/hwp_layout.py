@@ -352,7 +352,7 @@ class Engine:
         return self._content("hwpdocument_exportHwpx")
 
     def _content(self, name: str, *arguments: int) -> bytes:
-        """Return the bytes that a function of the document gives."""
+        """Return the bytes that a function of the document gives. Raises LayoutFailed."""
         address, size, _, failed = self._call(name, self._document, *arguments)
         if failed:
             raise LayoutFailed("the layout engine does not draw the document")

@@ -228,7 +228,7 @@ def make_hangul_reader(
 
 
 def _find_doubt(document: HangulDocument, laid: int) -> str | None:
-    """Return why the layout cannot have the pages of the word processor, if the document itself tells."""
+    """Return why the layout cannot have the pages of the word processor; None where nothing speaks against it."""
     least = [section.least_pages for section in document.sections]
     if laid > 1 and not all(least):
         return "a section defines no page, and A4 is assumed"

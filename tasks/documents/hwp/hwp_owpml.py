@@ -89,7 +89,7 @@ class _SectionReader:
         self._depth = 0
 
     def paragraphs(self, parent: Element) -> Iterator[hwp.Paragraph]:
-        """Yield the paragraphs of a list; an object without a paragraph around it counts as one."""
+        """Yield the paragraphs of a list; an object outside of them counts as one. Raises RefusedDocument."""
         self._depth += 1
         if self._depth > hwp.MAX_NESTING:
             raise RefusedDocument(
@@ -269,7 +269,7 @@ def _components(element: Element) -> Iterator[Element]:
 
 
 def _find(element: Element, name: str) -> Element | None:
-    """Return the first child of that name, in the order in which variants are chosen."""
+    """Return the first child of that name, in the order in which variants are chosen; None without one."""
     return next((child for child in _content(element) if local_name(child) == name), None)
 
 

@@ -231,7 +231,7 @@ class _Members:
         return ""
 
     def section_names(self) -> list[str]:
-        """Return the names of the sections in the order of the spine, then those that it forgets."""
+        """Return the names of the sections, first those of the spine. Raises CorruptDocument where there is none."""
         spine: list[str] = []
         if self._root is not None:
             references = [item.get("idref", "") for item in self._root.iter() if local_name(item) == "itemref"]

@@ -240,7 +240,7 @@ class PdfReader:
 
     @cached_property
     def _body(self) -> pdf_blocks.BodyStyle | None:
-        """Style of the document's running text on a few pages that are cheap to read."""
+        """Style of the running text on a few pages that are cheap to read; None where they hold none."""
         count = self.header.page_count
         numbers = sorted({1 + (count - 1) * i // STYLE_SAMPLES for i in range(1, STYLE_SAMPLES)})
         peeked = [loaded for loaded in map(self._peek, numbers) if loaded]

@@ -146,7 +146,7 @@ def _write_number(number: Decimal, tokens: Sequence[Token], value: float) -> str
 
 
 def _write_digits(number: Decimal, body: Sequence[Token]) -> str | None:
-    """Return the number, without its sign, in the places between the first and the last digit of a format."""
+    """Return the number, without its sign, in the places of a format; None where it has too many digits."""
     kinds = [kind for kind, _ in body]
     before_point = body[: kinds.index("point")] if "point" in kinds else body
     places = _places_behind_point(body)

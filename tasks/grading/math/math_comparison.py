@@ -197,7 +197,7 @@ def _have_distinct_names(items: Sequence[Answer], *, compared: Sequence[Answer])
 
 
 def _same_collection(gold: Answer, answer: Answer) -> bool:
-    """Return whether tuples, intervals, sets or matrices agree; `{5}` agrees with 5."""
+    """Return whether tuples, intervals, sets or matrices agree; `{5}` agrees with 5. Raises Undecided."""
     if isinstance(gold, Matrix) and isinstance(answer, Matrix):
         same_shape = len(gold.rows) == len(answer.rows) and len(gold.rows[0]) == len(answer.rows[0])
         return same_shape and all(_same_items(left, right) for left, right in zip(gold.rows, answer.rows, strict=True))
@@ -273,7 +273,7 @@ def _same_union(gold: Answer, answer: Answer) -> bool:
 
 
 def _same_relation(gold: Answer, answer: Answer) -> bool:
-    """Return whether two relations agree, or a relation and the value or interval that it stands for."""
+    """Return whether two relations agree, or one and the value or interval that it stands for. Raises Undecided."""
     if isinstance(gold, Relation) and isinstance(answer, Relation):
         return _same_relations(gold, answer)
     relation, compared = (gold, answer) if isinstance(gold, Relation) else (answer, gold)

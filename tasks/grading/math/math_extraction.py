@@ -118,7 +118,7 @@ def _find_boxed_or_announced(visible: str) -> str | None:
 
 
 def _read_statement(rest: str) -> str | None:
-    """Return the answer at the beginning of what follows a phrase."""
+    """Return the answer at the beginning of what follows a phrase; None where nothing does."""
     rest = rest[: MAX_CHARS * 2]
     if "hope" in rest.lower():
         rest = _HOPE.sub("", rest)
@@ -210,7 +210,7 @@ def last_expression(text: str) -> str | None:
 
 
 def _last_number(text: str, start: int) -> re.Match[str] | None:
-    """Return the last number from `start` on, sought from letters on: it holds none but a final `percent`."""
+    """Return the last number from `start` on; None without one. It holds no letters but a final `percent`."""
     if text.isascii():
         digit = max(map(text.rfind, digits))
         if digit < start:

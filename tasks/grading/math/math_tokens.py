@@ -115,7 +115,7 @@ def tokenize(normalized: str, *, thousands: bool = True) -> list[Token]:
 
 
 def _append_tokens(text: str, tokens: list[Token], *, depth: int) -> None:
-    """Append the tokens of `text`, which is nested in `depth` commands."""
+    """Append the tokens of `text`, which is nested in `depth` commands. Raises NotUnderstood."""
     position, spaced = 0, False
     while position < len(text):
         if len(tokens) > MAX_TOKENS or depth > 40:

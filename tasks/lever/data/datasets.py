@@ -159,7 +159,7 @@ def _count_validation(validation: float, items: int) -> int:
 
 
 def _open_questions(name: str, folder: Path, *, train_queries: int, validation: float, test: int | None) -> Dataset:
-    """Read questions about pictures from official files in the folder, at most two folders deep."""
+    """Read questions about pictures from official files, at most two folders deep. Raises DatasetUnusable."""
     official = OFFICIAL[name]
     candidates, held_out = _read_questions_in(folder, official.train), _read_questions_in(folder, official.held_out)
     counted = tuple(question.id for question in candidates)
@@ -238,7 +238,7 @@ def _shuffle(questions: Sequence[VqaQuestion], split: str) -> list[VqaQuestion]:
 
 
 def _open_texts(name: str, folder: Path, *, train_queries: int, validation: float, test: int | None) -> Dataset:
-    """Read texts with classes from the folder, or from the folder of the dataset's name in it."""
+    """Read texts with classes from the folder, or the one of the dataset's name in it. Raises DatasetUnusable."""
     files = TEXTS[name]
     train = _read_texts(name, folder, files.train, split="train")
     random.Random("0 train").shuffle(train)

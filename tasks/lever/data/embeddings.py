@@ -255,7 +255,7 @@ class Inert:
 
 
 def load_torch(path: Path, *, with_classes: bool = False) -> Any:
-    """Load what `torch.save` wrote by torch's restricted unpickler: plain values, lists, dicts and tensors.
+    """Load what `torch.save` wrote: plain values, lists, dicts and tensors. Raises ValueError for anything else.
 
     with_classes: an object of another class becomes Inert, and a defaultdict a dict; without, it is an error.
     Raises FileUnusable for an archive that may unfold to any size, FileNotFoundError, and NOT_OF_TORCH.

@@ -236,7 +236,7 @@ END = re.compile(r"\s*\{?\s*\}\s*")
 
 
 def iter_by_query(source: Path | bytes, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the query ids of a JSON object and the object of each; a file is never in memory as a whole.
+    """Yield query ids and the object of each, never a file in memory as a whole. Raises ValueError: no JSON object.
 
     where: the name that errors give the file.
     Raises FileUnusable: no such file, no UTF-8, no JSON, a key twice, an entry that is no object.

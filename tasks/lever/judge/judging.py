@@ -335,7 +335,7 @@ class WeighedPrompt(NamedTuple):
 
 
 def _log_probs_of(judge: Chat, prompts: Sequence[WeighedPrompt]) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """Yield the number and log-probabilities of each prompt; all have choices, or all a single answer."""
+    """Yield number and log-probabilities of each prompt; all have choices, or one answer. Raises JudgeUnusable."""
     if not prompts:
         return
     if len(prompts[0].answers) == 1:

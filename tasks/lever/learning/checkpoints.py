@@ -249,7 +249,7 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
 
 
 def _derive_config(weights: Mapping[str, Tensor], heads: int, path: Path) -> PointerConfig:
-    """Derive the configuration from the shapes of the weights.
+    """Derive the configuration from the shapes of the weights. Raises FileUnusable.
 
     Distinct numbers of layers are counted; a gap in them is found later, by missing keys.
     """
