@@ -87,7 +87,7 @@ def samples() -> Path:
 def sandbox() -> Iterator[Sandbox]:
     """Two programs run in it at a time; tests that ask for it are skipped where no engine works."""
     from tasks.sandbox import Sandbox
-    from tasks.sandbox.sandbox_errors import SandboxUnavailable
+    from tasks.sandbox.sandbox_records import SandboxUnavailable
 
     with Sandbox(workers=2) as opened:
         try:

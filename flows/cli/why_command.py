@@ -87,8 +87,7 @@ def _trace_digest(prefix: str) -> OriginTree | None:
 
 def _trace_index(path: Path, parts: list[str]) -> OriginTree:
     from storage.index import open_index
-    from tasks.origins.answer_origins import corpus_of, trace_cell, trace_chunk
-    from tasks.origins.origin_tree import build_trees
+    from tasks.origins.origin_tree import build_trees, corpus_of, trace_cell, trace_chunk
     from tasks.resources import artifacts, lineage
 
     name = index_name(path)
@@ -141,7 +140,7 @@ def _validate_answer(record: Any) -> Answered:
 
 
 def _trace_answer(answered: Answered) -> OriginTree:
-    from tasks.origins.answer_origins import trace_answer
+    from tasks.origins.origin_tree import trace_answer
     from tasks.resources import artifacts, lineage
 
     return trace_answer(answered, artifacts(), lineage())
@@ -185,7 +184,7 @@ def _trace_stored(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]
 
 def _trace_run(run_name: str, parts: list[str]) -> Iterator[OriginTree]:
     from tasks.evaluation.results.finding_runs import find_run
-    from tasks.origins.score_origins import trace_run, trace_score
+    from tasks.origins.origin_tree import trace_run, trace_score
     from tasks.resources import artifacts, evaluations, lineage, responses
 
     stored_run: FoundRun = find_run(run_name, evaluations())

@@ -30,7 +30,7 @@ from tasks.nightly.suite import Suite, SuiteModel
 from tasks.rag import rag_errors as of_rag
 from tasks.rag.indexing.index_report import IndexReport
 from tasks.resources import results
-from tasks.sandbox.sandbox_errors import LanguageUnavailable, UnsafeCodeRefused
+from tasks.sandbox.sandbox_records import LanguageUnavailable, UnsafeCodeRefused
 from tasks.step import Gathered
 
 RESULTS, SELECTOR = "results", "selector"

@@ -132,7 +132,7 @@ def _check_packages() -> Iterator[Check]:
 def _check_programs() -> Iterator[Check]:
     """Check the programs beside Python, and that the walls of the sandbox hold, which takes about a second."""
     from tasks.sandbox import Sandbox
-    from tasks.sandbox.sandbox_errors import SandboxUnavailable
+    from tasks.sandbox.sandbox_records import SandboxUnavailable
     from tasks.sandbox.walls import inspect_walls
 
     name, remedy = "tesseract", "apt-get install tesseract-ocr tesseract-ocr-kor"

@@ -13,8 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tasks.measure.bootstrap import Interval, bootstrap
-from tasks.measure.estimates import Estimate, Z
+from tasks.measure.estimates import Estimate, Interval, Z, bootstrap
 
 SIGNIFICANT = 0.05
 EXACT_UP_TO = 20

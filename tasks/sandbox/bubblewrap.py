@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.sandbox.sandbox_errors import UnsafeCodeRefused
 from tasks.sandbox.sandbox_python import Interpreter
+from tasks.sandbox.sandbox_records import UnsafeCodeRefused
 
 INSIDE = Path(__file__).parent / "inside"
 INSIDE_MOUNT = "/sandbox/inside"

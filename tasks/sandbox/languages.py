@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 
 from tasks.sandbox.bubblewrap import TOP_FOLDERS
 from tasks.sandbox.inside.runner import REPORT, TOKEN
-from tasks.sandbox.sandbox_errors import LanguageUnavailable
+from tasks.sandbox.sandbox_records import LanguageUnavailable
 
 SHOWN_FOLDERS = ("/usr", *TOP_FOLDERS)
 """Folders of this machine in which programs find their tools."""

@@ -24,9 +24,15 @@ from typing import Self, TypeVar
 
 from tasks.sandbox.bubblewrap import Engine, find_engine, find_remedy, refuse_unsafe
 from tasks.sandbox.languages import find_language, why_unavailable
-from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
 from tasks.sandbox.sandbox_python import Interpreter, find_interpreter
-from tasks.sandbox.sandbox_records import NOT_STARTED, Execution, Program, read_outcome
+from tasks.sandbox.sandbox_records import (
+    NOT_STARTED,
+    Execution,
+    LanguageUnavailable,
+    Program,
+    SandboxUnavailable,
+    read_outcome,
+)
 from tasks.sandbox.sandbox_worker import Worker, WorkerLost
 
 TRIES = 2

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tasks.sandbox.sandbox_records import SandboxUnavailable
 
 LIBRARIES = "/packages"
 PYTHON = ("bin", "lib", "lib64")

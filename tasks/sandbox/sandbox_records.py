@@ -1,4 +1,10 @@
-"""Programs, their limits, and the results of executing them."""
+"""Programs, their limits, and the results of executing them; and the errors of the sandbox.
+
+SandboxError
+├── SandboxUnavailable     generated code cannot be executed here: says what to install
+│   └── UnsafeCodeRefused  execution without a sandbox was asked for where that is never allowed
+└── LanguageUnavailable    a language that is not known, or that this machine cannot run
+"""
 
 from __future__ import annotations
 
@@ -133,3 +139,19 @@ def _judge(
         last = (errors[-1] if errors else end.rpartition("\n")[2]).strip()[:REASON_CHARS]
         return "memory" if last.startswith("MemoryError") else "failed", last or f"exit code {code}", code
     return "ok", "", 0
+
+
+class SandboxError(Exception):
+    """The root of the errors of the sandbox; its message is a full sentence with the remedy."""
+
+
+class SandboxUnavailable(SandboxError):
+    """Generated code cannot be executed here without trusting it."""
+
+
+class UnsafeCodeRefused(SandboxUnavailable):
+    """Execution without a sandbox was asked for as root or in a test."""
+
+
+class LanguageUnavailable(SandboxError):
+    """A language is unknown, or this machine cannot run it."""

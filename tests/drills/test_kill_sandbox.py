@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tasks.sandbox import Execution, Limits, Program, Sandbox, sandbox_worker
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tasks.sandbox.sandbox_records import SandboxUnavailable
 from tests.drills.processes import SOON_S, Process, identities, process_of, survivors, wait_until
 from tests.sandbox.attacking import command, descendants, wait_for_name, watchdog
 

@@ -16,7 +16,7 @@ from tasks.evaluation.running import generation
 from tasks.sandbox import Execution, Program, Sandbox, shared_sandbox
 from tasks.sandbox.inside import Frame
 from tasks.sandbox.languages import Language
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tasks.sandbox.sandbox_records import SandboxUnavailable
 from tasks.sandbox.sandbox_worker import Worker
 from tests.command import Done, run_here
 

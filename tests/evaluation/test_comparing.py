@@ -15,8 +15,7 @@ from tasks.evaluation.results.run_comparison import (
     find_differences,
     is_regression,
 )
-from tasks.measure.bootstrap import bootstrap
-from tasks.measure.estimates import wilson
+from tasks.measure.estimates import bootstrap, wilson
 from tasks.measure.paired_tests import newcombe
 
 

@@ -15,8 +15,8 @@ from flows.cli import app
 from tasks.sandbox import Sandbox, sandbox_pool
 from tasks.sandbox.bubblewrap import Engine, find_engine
 from tasks.sandbox.languages import LANGUAGES
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_python import Interpreter
+from tasks.sandbox.sandbox_records import SandboxUnavailable
 
 
 def doctor(*arguments: str) -> Result:

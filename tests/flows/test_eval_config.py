@@ -15,7 +15,7 @@ from flows.cli.commands import command
 from flows.cli.eval_run_command import OPTIONS
 from flows.running.evaluation_flags import judge_of, ks_of, read_evaluation, seeds_of, tasks_of
 from tasks.evaluation.evaluation_errors import OptionUnusable
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tasks.sandbox.sandbox_records import SandboxUnavailable
 
 SEED_QUICKCHECK = """--model curator --tasks AIME24 --limit 1
 --model_name "lm_studio/deepseek-r1-0528-qwen3-8b-mlx"

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.measure.bootstrap import bootstrap
-from tasks.measure.estimates import Share, estimate, estimate_groups, scale_estimate, weighted_estimate, wilson
+from tasks.measure.estimates import (
+    Share,
+    bootstrap,
+    estimate,
+    estimate_groups,
+    scale_estimate,
+    weighted_estimate,
+    wilson,
+)
 
 BY_ITEM = st.dictionaries(
     st.text(max_size=3), st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6), min_size=1, max_size=12

@@ -29,8 +29,7 @@ import pytest
 from tasks.sandbox import Execution, Limits, Program, Sandbox, walls
 from tasks.sandbox.bubblewrap import NOBODY, Engine, find_bwrap
 from tasks.sandbox.inside.runner import REPORT, TOKEN
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
-from tasks.sandbox.sandbox_records import MIB
+from tasks.sandbox.sandbox_records import MIB, SandboxUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_PYTHON = Path("/usr/bin/python3")

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tasks.sandbox import Program, seccomp
+from tasks.sandbox import Program, sandbox_worker
 from tasks.sandbox.sandbox_records import MIB
 from tests.sandbox.attacking import PRELUDE, PROGRAMS, SMALL, Arena, Skipped, open_arena, wait_for_name
 
@@ -85,7 +85,7 @@ print(won)
 def unfiltered(request: pytest.FixtureRequest) -> Iterator[Arena]:
     """A sandbox as it is where there is no pyseccomp."""
     with ExitStack() as stack:
-        stack.enter_context(pytest.MonkeyPatch.context()).setattr(seccomp, "filter_program", lambda: None)
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(sandbox_worker, "filter_program", lambda: None)
         try:
             arena = open_arena(request.param, stack)
         except Skipped as why:

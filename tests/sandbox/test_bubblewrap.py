@@ -26,8 +26,8 @@ from tasks.sandbox.bubblewrap import (
     refuse_unsafe,
     zygote_environment,
 )
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_python import Interpreter
+from tasks.sandbox.sandbox_records import SandboxUnavailable
 
 ETC: dict[str, int] = dict.fromkeys(("passwd", "group", "hosts", "resolv.conf", "nsswitch.conf"), 9)
 WALLS = {"--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"}

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.sandbox import Execution, Program, Sandbox
 from tasks.sandbox.languages import LANGUAGES, Language, find_language, find_language_name, why_unavailable
-from tasks.sandbox.sandbox_errors import LanguageUnavailable
+from tasks.sandbox.sandbox_records import LanguageUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = tomllib.loads((ROOT / "tests/samples/sandbox/languages.toml").read_text("utf-8"))

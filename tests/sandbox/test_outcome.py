@@ -9,9 +9,8 @@ import pytest
 
 from tasks.sandbox.bubblewrap import Engine
 from tasks.sandbox.inside import Frame
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_pool import Sandbox
-from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program, read_outcome
+from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program, SandboxUnavailable, read_outcome
 
 LIMITS = Limits(cpu_s=2.5, wall_s=7.5, memory_bytes=256 * MIB, output_bytes=MIB // 2)
 TESTED = Program("x = 1", tests="assert x == 1", limits=LIMITS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.sandbox import Limits, Program, Sandbox, shared_sandbox
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tasks.sandbox.sandbox_records import SandboxUnavailable
 from tests.sandbox.attacking import SMALL, descendants
 
 SOON_S = 20.0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_python import Interpreter, find_interpreter, identify_other_python
+from tasks.sandbox.sandbox_records import SandboxUnavailable
 
 HOME = "/home/somebody"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.sandbox import seccomp
+from tasks.sandbox import sandbox_worker
 
 ROOT = Path(__file__).parents[2]
-FILTER = seccomp.filter_program()
+FILTER = sandbox_worker.filter_program()
 if FILTER is None:
     pytest.skip("pyseccomp or libseccomp is not installed", allow_module_level=True)
 
@@ -59,7 +59,7 @@ def errors_of(*calls: tuple[int, ...]) -> list[int]:
 
 
 @on_x86_64
-@pytest.mark.parametrize("flag", [f"{flag:#x}" for flag in seccomp.NAMESPACE_FLAGS])
+@pytest.mark.parametrize("flag", [f"{flag:#x}" for flag in sandbox_worker.NAMESPACE_FLAGS])
 def test_clone_makes_no_namespaces(flag: str):
     assert errors_of((56, int(flag, 16) | signal.SIGCHLD, 0, 0, 0, 0)) == [errno.EPERM]
 
@@ -108,9 +108,9 @@ def test_other_conventions_end_the_process(what: str):
 
 def test_without_the_library_there_is_none(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
-    seccomp.filter_program.cache_clear()
+    sandbox_worker.filter_program.cache_clear()
 
-    made = seccomp.filter_program()
+    made = sandbox_worker.filter_program()
 
-    seccomp.filter_program.cache_clear()
+    sandbox_worker.filter_program.cache_clear()
     assert made is None

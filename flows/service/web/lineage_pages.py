@@ -54,7 +54,7 @@ def _trace_digest(prefix: str) -> tuple[OriginTree, ...]:
 
 def _trace_turn(visit: Visit, session_id: str, n: str) -> OriginTree:
     """Return the origins of an answer in a conversation. Raises Problem."""
-    from tasks.origins.answer_origins import trace_answer
+    from tasks.origins.origin_tree import trace_answer
     from tasks.resources import artifacts, lineage
 
     _, _, answers = conversation_of(visit, session_id)
@@ -63,7 +63,7 @@ def _trace_turn(visit: Visit, session_id: str, n: str) -> OriginTree:
 
 def _trace_chunk(visit: Visit, chunk_id: str) -> OriginTree:
     """Return the origins of a passage or number. Raises Problem, a 404, where it or its index's origin is unknown."""
-    from tasks.origins.answer_origins import corpus_of, trace_cell, trace_chunk
+    from tasks.origins.origin_tree import corpus_of, trace_cell, trace_chunk
     from tasks.resources import artifacts, lineage
 
     with visit.live.borrow() as current:
@@ -79,8 +79,7 @@ def _trace_chunk(visit: Visit, chunk_id: str) -> OriginTree:
 
 def _trace_run(visit: Visit, run_name: str) -> tuple[OriginTree, ...]:
     from tasks.evaluation.results.finding_runs import find_stored_run
-    from tasks.origins.origin_tree import build_trees
-    from tasks.origins.score_origins import trace_run, trace_score
+    from tasks.origins.origin_tree import build_trees, trace_run, trace_score
     from tasks.resources import artifacts, lineage, responses
 
     evaluations = visit.workplace.evaluations()

@@ -33,7 +33,6 @@ from flows.service.web import (
     doors,
     evaluation_pages,
     lineage_pages,
-    night_pages,
     openai_door,
     place_page,
 )
@@ -61,7 +60,7 @@ LANGUAGE_COOKIE = "trivet-language"
 YEAR_S = 365 * 24 * 3600
 pages = Pages()
 """To sign in and out, to choose a language, and what programs may ask; the last one takes every address."""
-ROOMS = (ask_pages, place_page, evaluation_pages, document_pages, collection_pages, lineage_pages, night_pages)
+ROOMS = (ask_pages, place_page, evaluation_pages, document_pages, collection_pages, lineage_pages)
 
 
 def create_app(

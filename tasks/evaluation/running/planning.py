@@ -23,8 +23,8 @@ from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running.open_models import ModelSpec
 from tasks.grading.grading_records import GradingError
 from tasks.grading.reading import Policy
-from tasks.sandbox.sandbox_errors import SandboxError
 from tasks.sandbox.sandbox_python import find_interpreter, identify_other_python
+from tasks.sandbox.sandbox_records import SandboxError
 
 if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data

@@ -30,7 +30,7 @@ from tasks.lever.lever_records import (
     Evaluated,
     Verdict,
 )
-from tasks.measure.bootstrap import Values, percentiles, resample_crossed
+from tasks.measure.estimates import Values, percentiles, resample_crossed
 
 Key = tuple[str, int]
 """A selector's name and a number of shots."""

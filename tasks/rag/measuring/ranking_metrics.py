@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from storage.records import Record
-from tasks.measure.bootstrap import bootstrap
+from tasks.measure.estimates import bootstrap
 
 Item = TypeVar("Item", bound=Hashable)
 

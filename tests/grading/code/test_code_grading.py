@@ -12,7 +12,7 @@ from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.grading.code.code_grading import EXTRACTED_CHARS, STDERR_CHARS, Verdict, verdict_of
 from tasks.grading.math.math_grader import MathGrader
 from tasks.sandbox import Execution, Program, Sandbox, sandbox_records
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tasks.sandbox.sandbox_records import SandboxUnavailable
 
 RIGHT = "def double(x):\n    return 2 * x\n"
 WRONG = "def double(x):\n    return x\n"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.grading.rules.rule_sentences import capital_words, sentences
+from tasks.grading.rules.rule_checks import capital_words, sentences
 
 CUT = json.loads(Path(__file__).with_name("cut.json").read_text("utf-8"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.evaluation.evaluation_records import Usage
-from tasks.origins.score_origins import _usage
+from tasks.origins.origin_tree import _usage
 
 CALLS = Usage(calls=500, recalled=20, prompt_tokens=81_000, completion_tokens=12_400)
 
