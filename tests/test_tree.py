@@ -82,4 +82,4 @@ def test_the_first_lines_of_the_readme_need_no_checkout(wheel: Path, tmp_path: P
         assert Path(file.stdout.strip()).is_relative_to(tmp_path)
         assert Path(file.stdout.strip()).is_file()
     finally:
-        run("db", "stop")
+        run("down")

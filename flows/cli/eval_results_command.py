@@ -42,7 +42,7 @@ def results(
     format: Annotated[Format, typer.Option(help="html: a sortable page with plots, complete in itself.")] = "table",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
     all_runs: Annotated[
-        bool, typer.Option("--all-runs", help="Include every run, not only the last of each model and settings.")
+        bool, typer.Option("--all", help="Include every run, not only the last of each model and settings.")
     ] = False,
     path: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Read results files from this folder instead of the database.")

@@ -187,7 +187,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB"
 
 
-db = App(help="Manage the database: its tables, and the embedded PostgreSQL server.")
+db = App(help="Manage the tables of the database.")
 
 
 @db.command()
@@ -197,17 +197,6 @@ def upgrade(as_json: Json = False) -> None:
 
     revisions = connections.upgrade(connections.locate(settings().database_address, settings().home))
     emit(revisions, as_json, lambda: typer.echo(f"The tables are at revision {revisions.current}."))
-
-
-@db.command()
-def stop(as_json: Json = False) -> None:
-    """Stop the embedded server and the Prefect API of commands; the next command that needs them starts them again."""
-    from flows.running.command_server import end_shared_api
-    from storage.embedded import Cluster
-
-    api, stopped = end_shared_api(settings().home), Cluster(settings().home).stop()
-    sentence = "Stopped." if stopped or api else "It was not running."
-    emit({"stopped": stopped, "prefect_api": api}, as_json, lambda: typer.echo(sentence))
 
 
 COMMANDS = (backup, restore, gc, doctor)

@@ -36,7 +36,6 @@ OPTIONS = Options(
         "password_env": Flag(metavar="NAME"),
         "reading.pdf_reader": Flag(),
         "chunk_chars": Flag(),
-        "overlap_chars": Flag(),
         "embedder": Flag(),
         "vlm": Flag(metavar="MODEL"),
         "spending.max_calls": Flag("--max-vlm-calls"),
@@ -54,14 +53,6 @@ def index(
     index: AnyIndexFolder = None,
     config: ConfigFile = None,
     settings: Settings = None,
-    task_runner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHERE",
-            help="Where shards of CPU work run: thread, dask or ray, or dask=tcp://HOST:8786, ray=ray://HOST:10001 or "
-            "ray=auto. Unset: TRIVET_TASK_RUNNER, else threads.",
-        ),
-    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count figures and model calls.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -85,20 +76,19 @@ def index(
         emit(figures, as_json, lambda: show_plan(figures))
         return
     try:
-        build_and_show(parameters, index, task_runner=task_runner, as_json=as_json)
+        build_and_show(parameters, index, as_json=as_json)
     finally:
         keep_last_index(index)
 
 
-def build_and_show(parameters: dict[str, Any], index: Path, *, task_runner: str | None = None, as_json: bool) -> None:
+def build_and_show(parameters: dict[str, Any], index: Path, *, as_json: bool) -> None:
     """Build the index and print its report; exits with the code of what failed."""
     with plain_errors(), report_invalid(OPTIONS), prefect_for_command(quiet=as_json):
         from flows.rag import IndexConfig, build_index
-        from flows.running.task_runners import with_task_runner
 
         config = IndexConfig.model_validate(parameters)
         _vision_model(config)
-        outcome = run_flow(with_task_runner(build_index, task_runner), config, Unfinished)
+        outcome = run_flow(build_index, config, Unfinished)
     report: IndexReport = outcome.report
     documents, figures, name = report.documents, report.figures, escape(index_name(index))
 

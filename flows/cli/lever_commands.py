@@ -194,13 +194,11 @@ def export(
 
 @app.command("vqa-score")
 def vqa_score(
-    questions: Annotated[Path, typer.Option(metavar="FILE", help='Official JSON: {"questions": [{question_id, …}]}.')],
+    questions: Annotated[Path, typer.Argument(help='Official JSON: {"questions": [{question_id, …}]}.')],
     annotations: Annotated[
-        Path, typer.Option(metavar="FILE", help='{"annotations": [{question_id, answers: [{answer}], answer_type}]}.')
+        Path, typer.Argument(help='{"annotations": [{question_id, answers: [{answer}], answer_type}]}.')
     ],
-    results: Annotated[
-        Path, typer.Option(metavar="FILE", help="JSON: [{question_id, answer}], an answer for each question.")
-    ],
+    results: Annotated[Path, typer.Argument(help="JSON: [{question_id, answer}], an answer for each question.")],
     stem: Annotated[
         bool, typer.Option("--stem", help="Compare stems of words, as OK-VQA does, with a slightly different stemmer.")
     ] = False,

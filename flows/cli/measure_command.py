@@ -81,7 +81,7 @@ def evaluate(
     values: OptionValues,
     questions: QuestionsFile,
     index: IndexFolder,
-    details: Annotated[
+    out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the outcome of each question, as JSONL.")
     ] = None,
     calibrate: Annotated[
@@ -134,9 +134,9 @@ def evaluate(
         if calibrate:
             calibration = calibration_of(checks, questions=questions.name, made_on=started.date())
             write(calibrate, f"{calibration.model_dump_json(indent=1)}\n".encode())
-        if details:
+        if out:
             samples = figures.samples_of(gold_questions, measurement)
-            write(details, "".join(f"{sample.model_dump_json(exclude={'repeat'})}\n" for sample in samples).encode())
+            write(out, "".join(f"{sample.model_dump_json(exclude={'repeat'})}\n" for sample in samples).encode())
         rows = figures.record(
             measurement,
             gold_questions,

@@ -120,7 +120,7 @@ def wait_until_healthy(home: Path) -> None:
         return
     if own is None:
         raise ServerDidNotStart(describe_silence(url, why))
-    state = f"has not answered for {START_S:g} s; `trivet db stop` ends it" if own.is_alive else "ended as it started"
+    state = f"has not answered for {START_S:g} s; `trivet down` ends it" if own.is_alive else "ended as it started"
     raise ServerDidNotStart(files.describe_full_disk(home) or f"the Prefect API at {url} {state}; see {home / LOG}")
 
 

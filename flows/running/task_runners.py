@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, Self
 
-from prefect import Flow, Task
+from prefect import Task
 from prefect.client.schemas.objects import RunInput
 from prefect.futures import PrefectFuture
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
@@ -27,33 +27,24 @@ OBJECTS_BYTES = 100 << 20
 """Size of Ray's shared memory: steps exchange names of artifacts, never their content."""
 
 
-def task_runner(threads: int) -> TaskRunner[Any]:
-    """Return the task runner that the settings of this process name. Raises ClusterUnusable."""
-    return _split_runner(ThreadPoolTaskRunner(max_workers=threads), settings().task_runner)
+def task_runner(count: int) -> TaskRunner[Any]:
+    """Return the task runner that the settings of this process name. Raises ClusterUnusable.
 
-
-def with_task_runner(flow: Flow[Any, Any], place: str | None) -> Flow[Any, Any]:
-    """Return the flow with its shards where a command says, or else the settings. Raises ClusterUnusable.
-
-    place: as `--task-runner` takes it; None: that of the settings.
+    count: threads of this process. The settings name `thread`, `dask`, `ray`, or one of the last two with `=ADDRESS`
+    of an existing cluster.
     """
-    runner: Any = flow.task_runner
-    return flow.with_options(
-        task_runner=_split_runner(getattr(runner, "here", runner), place or settings().task_runner)
-    )
-
-
-def _split_runner(threads: TaskRunner[Any], place: str) -> TaskRunner[Any]:
-    """Return the runner for `thread`, `dask`, `ray`, or the last two with `=ADDRESS` of an existing cluster."""
+    threads, place = ThreadPoolTaskRunner(max_workers=count), settings().task_runner
     kind, _, address = place.partition("=")
     if kind == "thread":
         return threads
     if kind not in ("dask", "ray"):
-        raise ClusterUnusable(f"--task-runner {place}: expected thread, dask, ray, dask=ADDRESS or ray=ADDRESS")
+        raise ClusterUnusable(f"TRIVET_TASK_RUNNER={place}: expected thread, dask, ray, dask=ADDRESS or ray=ADDRESS")
     try:
         return SplitRunner(threads, _dask_runner(address) if kind == "dask" else _ray_runner(address))
     except ImportError as error:
-        raise ClusterUnusable(f"--task-runner {kind} needs more ({error}): pip install 'trivet[{kind}]'") from error
+        raise ClusterUnusable(
+            f"TRIVET_TASK_RUNNER={kind} needs more ({error}): pip install 'trivet[{kind}]'"
+        ) from error
 
 
 def _dask_runner(address: str) -> TaskRunner[Any]:
@@ -66,7 +57,7 @@ def _dask_runner(address: str) -> TaskRunner[Any]:
         local = {"host": "127.0.0.1", "security": True, "dashboard_address": None}
         return DaskTaskRunner(cluster_kwargs={**local, "n_workers": os.cpu_count() or 1, "threads_per_worker": 1})
     if "://" not in address:
-        raise ClusterUnusable(f"--task-runner dask={address}: expected a Dask scheduler, dask=tcp://HOST:8786")
+        raise ClusterUnusable(f"TRIVET_TASK_RUNNER=dask={address}: expected a Dask scheduler, dask=tcp://HOST:8786")
     return DaskTaskRunner(address=address)
 
 
@@ -82,7 +73,7 @@ def _ray_runner(address: str) -> TaskRunner[Any]:
     if address == "auto":
         return RayTaskRunner(None, {**quiet, "address": "auto"})
     if not address.startswith("ray://"):
-        raise ClusterUnusable(f"--task-runner ray={address}: expected ray=ray://HOST:10001, or ray=auto")
+        raise ClusterUnusable(f"TRIVET_TASK_RUNNER=ray={address}: expected ray=ray://HOST:10001, or ray=auto")
     return RayTaskRunner(address, quiet)
 
 

@@ -205,7 +205,7 @@ def _check_storage(settings: Settings) -> Iterator[Check]:
         yield check_missing(name, str(error), "set TRIVET_HOME")
         return
     if cluster.state == "running" and cluster.url:
-        yield from _check_server(name, cluster.url, "trivet db stop, then trivet db upgrade")
+        yield from _check_server(name, cluster.url, "trivet down, then trivet db upgrade")
     else:
         absent = cluster.state == "absent"
         yield check_ok(

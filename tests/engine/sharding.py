@@ -14,7 +14,7 @@ configure_steps()
 from prefect import flow  # noqa: E402
 from prefect.futures import PrefectFuture  # noqa: E402
 
-from flows.running.task_runners import with_task_runner  # noqa: E402
+from flows.running.task_runners import task_runner  # noqa: E402
 from storage.records import Record, Ref  # noqa: E402
 from tasks.resources import artifacts  # noqa: E402
 from tasks.step import Incomplete, gather, on_each, quoted, step, with_name  # noqa: E402
@@ -52,7 +52,7 @@ def fail(number: int) -> int:
     raise ValueError(f"{number} is not a number that this step knows")
 
 
-@flow(name="sharded", persist_result=False)
+@flow(name="sharded", task_runner=task_runner(2), persist_result=False)
 def sharded(salt: str) -> dict[str, Any]:
     squared = [with_name(square, f"square {number}/3").submit(quoted(number), salt=salt) for number in range(3)]
     halves = on_each([2, 3], halve)
@@ -72,7 +72,5 @@ def sharded(salt: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the flow as `argv` says: where shards run, and salt."""
-    where, salt = sys.argv[1:]
-    run: Any = with_task_runner(sharded, where)
-    print(json.dumps(run(salt)))
+    """Run the flow with the salt that `argv` gives."""
+    print(json.dumps(sharded(sys.argv[1])))

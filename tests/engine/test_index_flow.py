@@ -218,7 +218,7 @@ def test_a_changed_file_costs_its_own_work(place: Place, work: Work) -> None:
 
 
 def test_other_chunk_sizes_cut_again_and_parse_nothing(place: Place, work: Work) -> None:
-    done = place.build("--chunk-chars", 200, "--overlap-chars", 20)
+    done = place.build("--chunk-chars", 200, "--set", "overlap_chars=20")
     assert counts(done) == {"total": 4, "ok": 4}
     assert work.take()[0] == 0
     assert place.status["chunk_chars"]["max"] <= 200

@@ -32,8 +32,8 @@ CLUSTERS = ["dask", "ray"]
 def run_sharded(home: Path, where: str, salt: str, **environment: str) -> dict[str, Any]:
     """What the flow of tests/engine/sharding.py tells, run in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", "from tests.engine.sharding import main; main()", where, salt],
-        env=os.environ | {"TRIVET_HOME": str(home), "PYTHONPATH": ROOT} | environment,
+        [sys.executable, "-c", "from tests.engine.sharding import main; main()", salt],
+        env=os.environ | {"TRIVET_HOME": str(home), "PYTHONPATH": ROOT, "TRIVET_TASK_RUNNER": where} | environment,
         capture_output=True,
         text=True,
         timeout=180,
@@ -91,8 +91,8 @@ def in_threads(documents: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def index(documents: Path, home: Path, kind: str) -> Path:
     done = run_apart(
-        "rag", "index", documents, "--index", home / "index", "--task-runner", kind, "--json",
-        TRIVET_HOME=str(home), PYTHONPATH=ROOT,
+        "rag", "index", documents, "--index", home / "index", "--json",
+        TRIVET_HOME=str(home), PYTHONPATH=ROOT, TRIVET_TASK_RUNNER=kind,
     )  # fmt: skip
     assert done.code in (0, 3), done.stderr  # some samples cannot be read
     assert "Still processing" not in done.stderr
@@ -155,7 +155,7 @@ def test_an_address_of_another_kind_is_refused(where: str, monkeypatch: pytest.M
     monkeypatch.setenv("TRIVET_TASK_RUNNER", where)
     settings.cache_clear()
     try:
-        with pytest.raises(ClusterUnusable, match=f"--task-runner {where}: expected"):
+        with pytest.raises(ClusterUnusable, match=f"TRIVET_TASK_RUNNER={where}: expected"):
             task_runner(2)
     finally:
         monkeypatch.undo()

@@ -112,8 +112,8 @@ def test_commands_share_one_server_until_it_is_ended(home: Path) -> None:
     os.kill(pid, signal.SIGCONT)
     assert (end(waiting), pid_of(home)) == (first, pid)
 
-    stopped = run_apart("db", "stop", "--json", TRIVET_HOME=str(home))
-    assert stopped.json == {"stopped": False, "prefect_api": True}
+    stopped = run_apart("down", "--json", TRIVET_HOME=str(home))
+    assert stopped.json == {"stopped": ["the Prefect API of commands"]}
     assert (is_running(pid), address_files(home)) == (False, [])
 
 

@@ -84,7 +84,7 @@ def test_only_the_last_run_of_the_same_settings_is_ranked(two: tuple[Path, Path]
     write_results(made, lambda _: [], output_path=two[0].parents[1] / "again.json")
     ranked = run("results", "--path", two[0].parents[1], "--format", "json").json["scores"]
     assert [one["model"] for one in ranked].count("new") == 1
-    ranked = run("results", "--path", two[0].parents[1], "--format", "json", "--all_runs").json["scores"]
+    ranked = run("results", "--path", two[0].parents[1], "--format", "json", "--all").json["scores"]
     assert [one["model"] for one in ranked].count("new") == 2
 
 

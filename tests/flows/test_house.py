@@ -63,7 +63,7 @@ def test_backup_then_restore(home: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_stop_starts_nothing(home: Path) -> None:
-    assert run("db", "stop") == {"stopped": False, "prefect_api": False}
+    assert run("down") == {"stopped": []}
     assert not home.exists()
 
 
@@ -76,7 +76,7 @@ def test_a_database_that_is_away_ends_with_a_sentence(monkeypatch: pytest.Monkey
     assert "hunter2" not in done.output
 
 
-@pytest.mark.parametrize("arguments", [["doctor"], ["gc"], ["db", "stop"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["doctor"], ["gc"], ["down"]], ids=" ".join)
 def test_people_get_words(arguments: list[str]) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output

@@ -79,7 +79,7 @@ def test_people_see_figures_and_answers(index: Path, tmp_path: Path) -> None:
 
 
 def test_details_are_a_line_per_question(index: Path, tmp_path: Path) -> None:
-    evaluate(questions(tmp_path, PRICE, NOBODY), index, "--details", tmp_path / "details.jsonl")
+    evaluate(questions(tmp_path, PRICE, NOBODY), index, "--out", tmp_path / "details.jsonl")
     price, nobody = map(json.loads, (tmp_path / "details.jsonl").read_text().splitlines())
     assert price["item"] == "price"
     assert price["detail"]["page"]["hit@1"] == 1.0

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.lever.data.vqa_files import VqaScores, score_files
 from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, LeverError
-from tests.command import Done, run_here
+from tests.command import run_here
 from tests.lever.second_vqa_accuracy import second_accuracy
 
 YES = ["yes"] * 10
@@ -88,13 +88,9 @@ def test_what_does_not_fit_is_refused_by_file_and_entry(
         files.score()
 
 
-def run(files: Files, *options: str) -> Done:
-    paths = ("--questions", files.questions, "--annotations", files.annotations, "--results", files.results)
-    return run_here("lever", "vqa-score", *paths, *options)
-
-
 def test_the_command_speaks_to_people(files: Files) -> None:
-    assert run(files).stdout.splitlines() == [
+    scored = run_here("lever", "vqa-score", files.questions, files.annotations, files.results)
+    assert scored.stdout.splitlines() == [
         "0.8000  VQA accuracy over 2 questions",
         "0.6000  other",
         "1.0000  yes/no",

@@ -51,7 +51,7 @@ show eval score $samples/recorded/code/HumanEval.jsonl --task HumanEval --data-d
 
 act "3 of 3: a selector of demonstrations is trained and measured (a minute)"
 show lever run --config $samples/lever/demo.yaml --results build/demo/lever
-trivet db stop
+trivet down
 
 act "done"
 echo "pictures: $(find build/demo/evidence build/demo/lever/*/selectors -name '*.png' 2>/dev/null | head -4 | tr '\n' ' ')build/demo/leaderboard.html"
