@@ -55,7 +55,7 @@ MOST_UPLOADS = 50
 """Uploads whose outcome is kept for their page."""
 MOST_BYTES = 1_000_000_000
 """Most bytes of an upload, all its files together."""
-MOST_FILES, MOST_FIELDS, MOST_FIELD_BYTES = 5_000, 10, 1_000
+MOST_FILES, MOST_FIELDS, MOST_FIELD_BYTES = 5_000, 10, 1_024
 SPARE_BYTES = 200_000_000
 """Room that an upload leaves on the disk, for the index and the database."""
 STAGING = ".uploading-"

@@ -35,6 +35,9 @@ from tests.flows.web.served import AUTH, Told, away
 RUN = "import json,sys,pathlib; told=json.load(sys.stdin); open(sys.argv[1],'a').write(json.dumps(told)+chr(10))"
 """A run that notes what it was told to index."""
 PATIENCE_S = 60.0
+HEAD = b'--B\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n'
+FIELD = b'--B\r\nContent-Disposition: form-data; name="a"\r\n\r\n'
+"""Beginnings of a file and of a field in a form."""
 
 
 class Place(NamedTuple):
@@ -199,9 +202,8 @@ def test_an_upload_lies_twice_on_the_disk_while_it_is_taken(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Starlette leaves its file to the GC
 def test_an_upload_that_ends_early_keeps_nothing(tmp_path: Path) -> None:
-    head = b'--B\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n'
     messages = iter(
-        ({"type": "http.request", "body": head + b"half a fi", "more_body": True}, {"type": "http.disconnect"})
+        ({"type": "http.request", "body": HEAD + b"half a fi", "more_body": True}, {"type": "http.disconnect"})
     )
 
     async def hear() -> Any:
@@ -214,6 +216,24 @@ def test_an_upload_that_ends_early_keeps_nothing(tmp_path: Path) -> None:
             collection_pages.receive_files(request, tmp_path, apart_from=tmp_path / "index", admit=lambda _: None)
         )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"--B\r\nX: " + b"x" * 100_000, 422),
+        (b"--B\r\n" + b"X: y\r\n" * 1_000, 422),
+        (FIELD + b"x" * 100_000, 413),
+        ((FIELD + b"\r\n") * 20, 413),
+        ((HEAD + b"\r\n") * 6_000, 413),
+    ],
+    ids=["header", "headers", "field", "fields", "files"],
+)
+def test_a_form_without_measure_is_refused_before_it_fills_the_memory(place: Place, body: bytes, status: int) -> None:
+    token = FIELD.replace(b'"a"', b'"token"') + place.token().encode() + b"\r\n"
+    headers = {"Content-Type": "multipart/form-data; boundary=B"}
+    page = place.browser.post("/ui/documents/upload", content=token + body, headers=headers)
+    assert (page.status_code, place.stored()) == (status, {})
 
 
 def test_what_a_killed_server_left_is_removed_after_a_day(place: Place) -> None:
