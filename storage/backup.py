@@ -127,11 +127,11 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes | Path) -> None:
 
 
 def _summarise(tar: tarfile.TarFile) -> Manifest:
-    """Return the counts and the digest of all members but the manifest. Raises BackupUnusable for no plain file."""
+    """Return the counts and the digest of all members but the manifest. Raises TarError for no plain file."""
     counts, size, digest = Counter[str](), 0, hashlib.sha256()
     for member in tar:
         if not member.isreg():
-            raise BackupUnusable(f"{tar.name} holds {member.name!r}, which is no plain file; it is not a backup")
+            raise tarfile.ReadError(f"{member.name!r} is no plain file")
         if member.name == MANIFEST:
             continue
         counts.update(kind for start, kind in KINDS.items() if member.name.startswith(start))
@@ -157,16 +157,13 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
         try:
             with tarfile.open(source, "r:") as tar:
                 content = _summarise(tar)
-                if MANIFEST not in tar.getnames():
-                    raise BackupUnusable(f"{source} ends before its manifest: it is not whole; use another copy")
                 manifest = Manifest.model_validate_json(cast("IO[bytes]", tar.extractfile(MANIFEST)).read())
                 if manifest != content:
-                    raise BackupUnusable(f"the content of {source} is not what its manifest says; use another copy")
+                    raise tarfile.ReadError("its content is not what its manifest says")
                 tar.extractall(staging, filter="data")  # which refuses names that lead elsewhere
-        except FileNotFoundError as error:
-            raise BackupUnusable(f"{source} does not exist; name a file that `trivet backup` wrote") from error
-        except (tarfile.TarError, EOFError, ValueError) as error:
-            raise BackupUnusable(f"{source} is damaged or no backup ({error}); use another copy") from error
+        except (FileNotFoundError, tarfile.TarError, EOFError, KeyError, ValueError) as error:  # KeyError: no manifest
+            problem = f"{source} is no whole backup ({error}); name another copy that `trivet backup` wrote"
+            raise BackupUnusable(problem) from error
         try:
             staged, results = Results(Folder(staging)), Results.of_store(store, home)
             objects = Artifacts(staging / "store")

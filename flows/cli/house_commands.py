@@ -25,14 +25,14 @@ MOST_LINES = 20
 
 def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: Json = False) -> None:
     """Write artifacts, results, judgments and the database to one tar file; runs may continue meanwhile."""
-    from flows.service.api import Api, ApiFailed, address_of, auth_of
+    from flows.service.api import Api, ApiFailed, auth_of, service_of
     from flows.service.deploy import SCHEDULES, pack_schedules
     from storage import backup as archive
 
     home, schedules = settings().home, dict[str, bytes]()
-    if address := address_of(home):
+    if service := service_of(home):
         try:
-            schedules[str(SCHEDULES)] = pack_schedules(Api(address.api_url, auth_of(home)))
+            schedules[str(SCHEDULES)] = pack_schedules(Api(service.api_url, auth_of(home)))
         except ApiFailed as error:
             fail(f"the schedules of the service cannot be read: {error}; see `trivet status`, or stop it first")
     elif (home / "server").exists():

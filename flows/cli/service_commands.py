@@ -201,19 +201,19 @@ def status(
 
 def _print_environment(as_json: bool) -> None:
     """Print the variables with which a shell runs `prefect` and `trivet` on the server of this home."""
-    from flows.service.api import Api, ApiFailed, address_of, auth_of
+    from flows.service.api import Api, ApiFailed, auth_of, service_of
     from flows.service.deploy import TIMEZONE, zone_of_schedules
 
     home = settings().home
-    address = address_of(home)
-    if address is None:
+    service = service_of(home)
+    if service is None:
         fail("no service runs here; start one with `trivet up`")
     try:
-        zone = zone_of_schedules(Api(address.api_url, auth_of(home)))  # `prefect deploy --all` reads it
+        zone = zone_of_schedules(Api(service.api_url, auth_of(home)))  # `prefect deploy --all` reads it
     except ApiFailed:
         zone = ""
     variables = {
-        "PREFECT_API_URL": address.api_url,
+        "PREFECT_API_URL": service.api_url,
         "PREFECT_API_AUTH_STRING": auth_of(home) or "",
         "PREFECT_HOME": os.environ.get("PREFECT_HOME") or str(home / "prefect"),
         "TRIVET_HOME": str(home),

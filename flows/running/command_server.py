@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import logging
 import os
 import secrets
@@ -239,20 +238,21 @@ def serve(descriptor: str, folder: str, idle_s: str) -> None:
     server = uvicorn.Server(uvicorn.Config(create_app(), log_level="error", lifespan="on", timeout_graceful_shutdown=3))
 
     def end_when_idle() -> None:
-        address, used = Path(folder, ADDRESS), time.monotonic()
+        own, used = Path(folder), time.monotonic()
         while True:
             time.sleep(LOOK_S)  # first: whoever starts the server writes its address next
             try:
-                if json.loads(address.read_bytes())["pid"] != os.getpid():
+                address = _read_address(own)
+                if address is None or address.pid != os.getpid():
                     break
-                with _hold_lock(Path(folder, HOLDERS), fcntl.LOCK_EX | fcntl.LOCK_NB):
+                with _hold_lock(own / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     if time.monotonic() - used >= float(idle_s):
-                        address.unlink()
+                        (own / ADDRESS).unlink()
                         server.should_exit = True
                         time.sleep(60)  # with the lock: the next server starts when this process is gone
             except BlockingIOError:
                 used = time.monotonic()
-            except (OSError, ValueError):
+            except OSError:
                 break
         server.should_exit = True
 

@@ -16,9 +16,10 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import psutil
+from pydantic import Field, ValidationError
 
 from flows.running.environment import LOOPBACK, describe_silence, trust, why_silent
 from storage.records import Record
@@ -111,25 +112,43 @@ class ApiAway(ApiFailed):
     """The Prefect API did not answer at all."""
 
 
-class Address(Record, extra="ignore"):
-    """The server that `trivet up` has started or joined."""
+class Database(Record):
+    """The database of Prefect's server, and why it was chosen."""
+
+    kind: Literal["postgresql", "sqlite"]
+    kept: bool
+    """A cluster of this home, which has to be kept running."""
+    why: str
+    """Reason of the choice, as `trivet up` and `trivet status` print it after *because*."""
+    url: str = Field(default="", exclude=True, repr=False)
+    """SQLAlchemy URL; neither shown nor written, since it may hold a password."""
+
+
+class Service(Record):
+    """The running service, as it is written to `service.json`."""
 
     api_url: str
     """Address of the API, such as `http://127.0.0.1:4200/api`."""
     ui_url: str
-    database: object = None
-    """Database of the server; None for a server elsewhere."""
+    auth_file: str
+    """Holds user and password, which the UI asks for."""
+    database: Database | None
+    """Database of the Prefect server; None for a server elsewhere."""
+    pools: tuple[str, ...]
+    """Pools with a worker here."""
+    folder: str
+    """Folder to which relative paths of parameters refer."""
 
 
 class NotConnected(RuntimeError):
     """No server is configured and none was started here, or it does not answer; says how to get one."""
 
 
-def address_of(home: Path) -> Address | None:
-    """Return the server that `trivet up` started in this home; None where there is none."""
+def service_of(home: Path) -> Service | None:
+    """Return what `trivet up` has started in this home; None where nothing should run."""
     try:
-        return Address.model_validate_json((home / SERVICE_FILE).read_bytes())
-    except FileNotFoundError:
+        return Service.model_validate_json((home / SERVICE_FILE).read_bytes())
+    except (FileNotFoundError, ValidationError):  # the latter: of another version, which starts anew
         return None
 
 
@@ -142,8 +161,8 @@ def auth_of(home: Path) -> str | None:
 
 def ui_of(home: Path) -> str | None:
     """Return the address of Prefect's pages: PREFECT_UI_URL, else that of the server in use; None without a server."""
-    address = address_of(home)
-    url = os.environ.get("PREFECT_UI_URL") or os.environ.get("PREFECT_API_URL") or (address and address.ui_url)
+    service = service_of(home)
+    url = os.environ.get("PREFECT_UI_URL") or os.environ.get("PREFECT_API_URL") or (service and service.ui_url)
     return url.rstrip("/").removesuffix("/api") if url else None
 
 
@@ -163,19 +182,19 @@ def connect(home: Path) -> None:
         if why := why_silent(url):
             raise NotConnected(describe_silence(url, why))
         return
-    address = address_of(home)
-    if address is None:
+    service = service_of(home)
+    if service is None:
         raise NotConnected("no Prefect server: start one with `trivet up`, or set PREFECT_API_URL")
     supervisor = home / "service" / "supervisord.pid"
     # one that is dead starts no server again, and nobody need wait for it
     if why := why_silent(
-        address.api_url, goes_on=lambda: supervisor.exists() and psutil.pid_exists(int(supervisor.read_text()))
+        service.api_url, goes_on=lambda: supervisor.exists() and psutil.pid_exists(int(supervisor.read_text()))
     ):
         raise NotConnected(
-            f"the server of this home does not answer at {address.api_url} ({why}); `trivet status` tells more, "
+            f"the server of this home does not answer at {service.api_url} ({why}); `trivet status` tells more, "
             "`trivet up` starts it again"
         )
-    os.environ["PREFECT_API_URL"] = address.api_url
+    os.environ["PREFECT_API_URL"] = service.api_url
     if auth := auth_of(home):
         os.environ["PREFECT_API_AUTH_STRING"] = auth
 

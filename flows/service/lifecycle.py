@@ -20,11 +20,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psutil
-from pydantic import ValidationError
 
 from flows.running.command_server import end_shared_api
 from flows.service import supervising
-from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, address_of, auth_of, hand_back, listen
+from flows.service.api import (
+    Api,
+    ApiAway,
+    ApiFailed,
+    Database,
+    DidNotStart,
+    Service,
+    auth_of,
+    hand_back,
+    listen,
+    service_of,
+)
 from flows.service.deploy import DeployFailed, deploy
 from flows.service.place import (
     LOOPBACK,
@@ -37,7 +47,7 @@ from flows.service.place import (
 )
 from flows.service.run_worker import worker_name
 from flows.service.served_collections import require_own_folders
-from flows.service.server_database import Database, choose_database, cluster_of
+from flows.service.server_database import choose_database, cluster_of
 from flows.service.supervising import Part, environment_of, find_processes, programs_of, supervisor_in
 from storage.records import Record
 
@@ -56,21 +66,6 @@ GRACE_S = 15.0
 WORKING = "flows.service.run_worker"
 LEAST_BYTES = 64 << 20
 """Free space that the service needs: a few of the 16 MB files of PostgreSQL's log."""
-
-
-class Service(Record):
-    """The running service, as it is written to `service.json`."""
-
-    api_url: str
-    ui_url: str
-    auth_file: str
-    """Holds user and password, which the UI asks for."""
-    database: Database | None
-    """Database of the Prefect server; None for a server elsewhere."""
-    pools: tuple[str, ...]
-    """Pools with a worker here."""
-    folder: str
-    """Folder to which relative paths of parameters refer."""
 
 
 class Up(Service):
@@ -120,8 +115,8 @@ def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say:
         before = read_last_settings(place)
         if options.workers_only:
             auth = environment.get("PREFECT_API_AUTH_STRING")
-        elif before and not before.server and place.auth.exists():
-            auth = place.auth.read_text().strip()
+        elif before and not before.server and (own := auth_of(place.home)):
+            auth = own
         else:
             auth = f"trivet:{secrets.token_urlsafe(32)}"
         settings = settle_settings(options, before, environment, secret=auth or "")
@@ -130,7 +125,7 @@ def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say:
         require_own_folders(settings.collections)
 
         changed: list[str] = []
-        running = service_of(place) if supervising.read_parts(place) is not None else None
+        running = service_of(place.home) if supervising.read_parts(place) is not None else None
         if running:
             changed = differences(before, settings) if before else ["programs of another version"]
             for each in changed:
@@ -171,14 +166,6 @@ def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say:
         except BaseException:
             end(place)
             raise
-
-
-def service_of(place: Place) -> Service | None:
-    """Return what `trivet up` has started here; None where nothing should run."""
-    try:
-        return Service.model_validate_json(place.address.read_bytes())
-    except (FileNotFoundError, ValidationError):  # the latter: of another version, which starts anew
-        return None
 
 
 def _finish_start(
@@ -284,9 +271,9 @@ def end(place: Place) -> list[str]:
         supervising.end([each for each in orphans if WORKING in each.command], grace_s=GRACE_S)
         runs = [each for each in find_processes(place.mark) if each.run]
         supervising.kill(each.process for each in runs)
-        if address := address_of(place.home):
+        if service := service_of(place.home):
             with suppress(ApiFailed):  # the server is dead too: the next worker hands back its predecessor's runs
-                api = Api(address.api_url, auth_of(place.home))
+                api = Api(service.api_url, auth_of(place.home))
                 hand_back(api, {each.run for each in runs if each.run}, why="the service was stopped")
         supervising.end(find_processes(place.mark), grace_s=GRACE_S)
         ended.append(f"{len(orphans)} processes without a supervisor")
@@ -298,7 +285,7 @@ def end(place: Place) -> list[str]:
 
 def status(place: Place, *, store: Path | None) -> Status:
     """Return the state of everything; start nothing. `store`: folder of the artifacts, if on this machine."""
-    service, settings = service_of(place), read_last_settings(place)
+    service, settings = service_of(place.home), read_last_settings(place)
     processes = find_processes(place.mark)
     parts = supervising.read_parts(place) if processes else None
     url = settings.pages_url(place) if service and settings else None

@@ -10,15 +10,12 @@ import signal
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
-
-from pydantic import Field
 
 from flows.running.settings import settings
+from flows.service.api import Database
 from flows.service.place import Place
 from storage import files
 from storage.embedded import Cluster
-from storage.records import Record
 from storage.storage_errors import DatabaseUnavailable, WrongPostgresVersion
 
 EXTENSION = "pg_trgm"
@@ -26,18 +23,6 @@ EXTENSION = "pg_trgm"
 VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
 LOOK_S = 1.0
 """Seconds between two checks whether PostgreSQL still runs."""
-
-
-class Database(Record):
-    """The database of Prefect's server, and why it was chosen."""
-
-    kind: Literal["postgresql", "sqlite"]
-    kept: bool
-    """A cluster of this home, which has to be kept running."""
-    why: str
-    """Reason of the choice, as `trivet up` and `trivet status` print it after *because*."""
-    url: str = Field(default="", exclude=True, repr=False)
-    """SQLAlchemy URL; neither shown nor written, since it may hold a password."""
 
 
 def cluster_of(place: Place) -> Cluster:

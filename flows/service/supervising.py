@@ -22,9 +22,9 @@ from typing import Any, NamedTuple, cast
 import psutil
 
 from flows.running.environment import QUIET
-from flows.service.api import DidNotStart
+from flows.service.api import Database, DidNotStart
 from flows.service.place import Place, ServiceSettings
-from flows.service.server_database import VARIABLES, Database
+from flows.service.server_database import VARIABLES
 from storage.records import Record
 
 START_S = 15.0

@@ -17,10 +17,10 @@ import yaml
 from redis import Redis
 
 from flows.running.environment import QUIET
+from flows.service.api import Database
 from flows.service.deploy import find_deployments_folder
 from flows.service.place import DEFAULT_PORT, PORT, Place, ServiceSettings
 from flows.service.run_server import AUTOMATIONS, EVENTS, LOOPBACK, skip_events, variables
-from flows.service.server_database import Database
 from flows.service.supervising import GPU_DEPLOYMENT, MARK, environment_of, programs_of
 from tests.deployments import units
 from tests.deployments.units import unit

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.service_commands import on_path
-from flows.service.api import SERVICE_FILE
+from flows.service.api import SERVICE_FILE, Service
 from tests.command import TRIVET
 
 SYSTEM = "/usr/bin:/bin"
@@ -29,7 +29,9 @@ def home(tmp_path: Path) -> Path:
     """A home with a service, in a folder that a shell would tear apart."""
     home = tmp_path / "it's a home"
     (home / SERVICE_FILE).parent.mkdir(parents=True)
-    (home / SERVICE_FILE).write_text('{"api_url": "http://127.0.0.1:9/api", "ui_url": "http://127.0.0.1:9"}')
+    url = "http://127.0.0.1:9"
+    service = Service(api_url=f"{url}/api", ui_url=url, auth_file="auth", database=None, pools=(), folder=str(home))
+    (home / SERVICE_FILE).write_text(service.model_dump_json())
     return home
 
 

@@ -14,7 +14,7 @@ import pytest
 from flows.running import command_server, environment
 from flows.running.command_server import ServerDidNotStart, wait_until_healthy
 from flows.running.environment import prepare_environment
-from flows.service.api import SERVICE_FILE, NotConnected, connect
+from flows.service.api import SERVICE_FILE, NotConnected, Service, connect
 from tests.command import run_apart
 
 NOBODY = "http://127.0.0.1:9/api"
@@ -66,7 +66,10 @@ def test_a_service_that_is_away_is_not_called_a_server_of_the_user(
     monkeypatch.setattr(environment, "ANSWER_S", 3_600)  # one whose supervisor is dead is not waited for
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     (tmp_path / SERVICE_FILE).parent.mkdir()
-    (tmp_path / SERVICE_FILE).write_text(f'{{"api_url": "{NOBODY}", "ui_url": "http://127.0.0.1:9"}}')
+    service = Service(
+        api_url=NOBODY, ui_url="http://127.0.0.1:9", auth_file="auth", database=None, pools=(), folder=str(tmp_path)
+    )
+    (tmp_path / SERVICE_FILE).write_text(service.model_dump_json())
     with pytest.raises(NotConnected, match=f"the server of this home does not answer at {NOBODY} .*trivet status"):
         connect(tmp_path)
     assert "PREFECT_API_URL" not in os.environ

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from flows.service import server_database, supervising
+from flows.service.api import Database
 from flows.service.place import Place, ServiceSettings
 from flows.service.supervising import Program, config_of, environment_of, programs_of
 from storage.embedded import Cluster
 
 SECRET = "trivet:secret"
-SQLITE = server_database.Database(kind="sqlite", kept=False, why="test", url="sqlite+aiosqlite:///prefect.db")
+SQLITE = Database(kind="sqlite", kept=False, why="test", url="sqlite+aiosqlite:///prefect.db")
 
 
 def config(home: Path, asked: ServiceSettings) -> configparser.RawConfigParser:

@@ -128,13 +128,13 @@ def refused(source: Path, home: Path, match: str) -> None:
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path / "none.tar", tmp_path / "new", "does not exist")
+    refused(tmp_path / "none.tar", tmp_path / "new", "No such file")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a tar", b"\x00" * 10240], ids=["empty", "text", "zeros"])
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file.tar").write_bytes(content)
-    refused(tmp_path / "file.tar", tmp_path / "new", "damaged or no backup|not whole")
+    refused(tmp_path / "file.tar", tmp_path / "new", "no whole backup")
 
 
 def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
     source = pack(tmp_path / "old")
     whole = source.read_bytes().rstrip(b"\0")
     source.write_bytes(whole[: len(whole) // 2])
-    refused(source, tmp_path / "new", "damaged|not whole")
+    refused(source, tmp_path / "new", "no whole backup")
 
 
 @pytest.mark.parametrize("part", ["store/objects", "store/keys", "results"])
@@ -152,7 +152,7 @@ def test_a_changed_byte_is_noticed(tmp_path: Path, part: str) -> None:
         pack(tmp_path / "old"),
         lambda member, data: (member, b"!" + data[1:]) if member.name.startswith(part) else (member, data),
     )
-    refused(changed, tmp_path / "new", "damaged|not what its manifest says")
+    refused(changed, tmp_path / "new", "not what its manifest says")
 
 
 @pytest.mark.parametrize(
