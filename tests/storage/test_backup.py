@@ -44,17 +44,15 @@ def unpack(source: Path, home: Path) -> Manifest:
     return restore(source, home, Artifacts(home / "store"), None)
 
 
-def rewrite(source: Path, change: Callable[[tarfile.TarInfo, bytes], tuple[tarfile.TarInfo, bytes] | None]) -> Path:
-    """A copy of the archive with each member changed, or dropped."""
+def rewrite(source: Path, change: Callable[[tarfile.TarInfo, bytes], bytes]) -> Path:
+    """A copy of the archive with each member changed."""
     target = source.with_name("changed.tar")
     with tarfile.open(source) as old, tarfile.open(target, "w") as new:
         for member in old:
             content = old.extractfile(member)
             member.pax_headers = {}  # an old name in there would win
             changed = change(member, content.read() if content else b"")
-            if changed:
-                changed[0].size = len(changed[1])
-                new.addfile(changed[0], io.BytesIO(changed[1]))
+            new.addfile(member, io.BytesIO(changed))
     return target
 
 
@@ -127,13 +125,10 @@ def refused(source: Path, home: Path, match: str) -> None:
     assert not (home.parent / "evil").exists()
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path / "none.tar", tmp_path / "new", "No such file")
-
-
-@pytest.mark.parametrize("content", [b"", b"not a tar", b"\x00" * 10240], ids=["empty", "text", "zeros"])
-def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "file.tar").write_bytes(content)
+@pytest.mark.parametrize("content", [None, b"", b"not a tar", bytes(10240)], ids=["missing", "empty", "text", "zeros"])
+def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "file.tar").write_bytes(content)
     refused(tmp_path / "file.tar", tmp_path / "new", "no whole backup")
 
 
@@ -146,28 +141,17 @@ def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["store/objects", "store/keys", "results"])
-def test_a_changed_byte_is_noticed(tmp_path: Path, part: str) -> None:
-    furnish(tmp_path / "old")
-    changed = rewrite(
-        pack(tmp_path / "old"),
-        lambda member, data: (member, b"!" + data[1:]) if member.name.startswith(part) else (member, data),
-    )
-    refused(changed, tmp_path / "new", "not what its manifest says")
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["../evil", "/tmp/evil", "store/objects/a/../../../../evil"],
-)
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["", "../evil"], ids=["byte", "name"])
+def test_a_changed_byte_or_name_is_noticed(tmp_path: Path, part: str, name: str) -> None:
     furnish(tmp_path / "old")
 
-    def rename(member: tarfile.TarInfo, data: bytes) -> tuple[tarfile.TarInfo, bytes]:
-        if member.name.startswith("results"):
-            member.name = name
-        return member, data
+    def change(member: tarfile.TarInfo, data: bytes) -> bytes:
+        if not member.name.startswith(part):
+            return data
+        member.name = name or member.name
+        return b"!" + data[1:]
 
-    refused(rewrite(pack(tmp_path / "old"), rename), tmp_path / "new", "not what its manifest says")
+    refused(rewrite(pack(tmp_path / "old"), change), tmp_path / "new", "not what its manifest says")
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.CHRTYPE])
