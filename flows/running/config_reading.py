@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, PlainSerializer, ValidationError, model_va
 from flows.running.settings import settings as read_settings
 from storage.engines import index_name, is_address, place_of, read_address
 from storage.records import Record
+from tasks.evaluation.yaml_file import read_yaml
 
 Kind = Literal["command", "option", "format", "configuration", "environment"]
 
@@ -42,24 +43,11 @@ def merge_parameters(
 
     options: dotted path of the field → value of the option; None if it was not typed. Raises ConfigUnusable.
     """
-    parameters = read_parameters(file) if file else {}
+    parameters = read_yaml(file, ConfigUnusable, expected="parameters as `name: value`").values if file else {}
     merge(parameters, nest_values(options))
     for text in settings:
         set_parameter(parameters, text)
     return parameters
-
-
-def read_parameters(file: Path) -> dict[str, Any]:
-    """Read the parameters in a YAML file. Raises ConfigUnusable."""
-    try:
-        read = yaml.safe_load(file.read_text("utf-8-sig"))  # an editor on Windows may begin it with a byte order mark
-    except OSError as error:
-        raise ConfigUnusable(f"--config {file}: {error.strerror}; name a YAML file") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigUnusable(f"--config {file} is no YAML: {error}") from error
-    if not isinstance(read, dict):
-        raise ConfigUnusable(f"--config {file} holds no parameters; write them as `name: value`")
-    return cast("dict[str, Any]", read)
 
 
 def nest_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def test_flags_go_before_the_file_and_settings_before_flags(tmp_path: Path) -> N
             ("--set", "start.query_embeddings=q.pt"),
             "query_embeddings and candidate_embeddings: give both files, or none",
         ),
-        (("--config", "/nowhere.yaml"), "--config /nowhere.yaml: No such file or directory; name a YAML file"),
+        (("--config", "/nowhere.yaml"), "/nowhere.yaml cannot be read ([Errno 2] No such file or directory"),
         (("--set", "shots=40"), "40 shots from pools of 32"),
         (("--set", "vectors=text"), "vectors was removed: leave it out"),
     ],
