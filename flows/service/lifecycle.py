@@ -5,13 +5,10 @@ asked ─► end what differs ─► database ─► supervisor ─► server an
 
 from __future__ import annotations
 
-import http.client
 import os
 import secrets
 import shutil
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -54,8 +51,6 @@ from storage.records import Record
 HEALTHY_S = 180.0
 """Longest wait until a part is healthy."""
 LOOK_S = 0.1
-PAGES_S = 10.0
-"""Longest wait for the answer of the pages, which open the index for it."""
 MOST_LOG_LINES = 5
 """Last lines shown from the log of a part that did not start."""
 DEAD = ("backoff", "failed", "fatal", "exited")
@@ -217,12 +212,12 @@ def _ask_pages(place: Place, settings: ServiceSettings, parts: Iterable[Part] | 
     if running_s is None or url is None or place.pages_port.stat().st_mtime < time.time() - running_s - 1:
         return None
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=PAGES_S):
-            return True
-    except urllib.error.HTTPError:
-        return False
-    except (OSError, http.client.HTTPException):
+        Api(url, None).send("GET", "/health", tries=1)
+    except ApiAway:
         return None
+    except ApiFailed:
+        return False
+    return True
 
 
 def _is_online(place: Place, api: Api, pool: str, *, since: datetime | None = None) -> bool:
