@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from flows.running.config_reading import ConfigUnusable, explain_errors, explain_removal, nest_values, set_parameter
 from flows.running.evaluation_config import EvaluateConfig
-from models.backends import RATE_NAMES, backends, parse_model_args
+from models.backends import backends, parse_model_args
 from models.model_errors import ModelUnavailable
 from models.registry import VARIABLE, Entry, find_entry, registered_models
 from tasks.evaluation.evaluation_errors import OptionUnusable
@@ -30,7 +30,11 @@ FIELDS: dict[str, str] = _TABLES["fields"]
 MODEL_SWITCHES = ("trust_remote_code", "assume_same_weights")
 SWITCHES = ("unsafe_code", "fewshot_as_multiturn", *MODEL_SWITCHES, "overwrite", "debug")
 """Flags without a value; true or false in a file."""
-NAMES_IN_ARGS = {"model.calls.tries": "max_retries", "model.calls.timeout_s": "timeout"}
+NAMES_IN_ARGS = {
+    "model.calls.tries": "max_retries",
+    "model.calls.timeout_s": "timeout",
+    "model.calls.concurrency": "num_concurrent",
+}
 """Fields that model_args give, under their names there."""
 ADDRESS_VARIABLE = "TRIVET_{}_BASE_URL"
 """Environment variable for an address with credentials, which the configuration must not hold."""
@@ -45,7 +49,7 @@ IDLE_ARGS: dict[str, dict[str, str]] = _TABLES["idle_args"]
 """Backend → model_args of lm_eval that change no answer here, and why; of `openai` also for `curator`."""
 WITHOUT_EFFECT: dict[str, str] = _TABLES["without_effect"]
 """Flags of `python -m eval.eval` and `lm_eval` that mean nothing here, and why."""
-LIMITS = {"limit", "samples", "max_calls", "max_cost"}
+LIMITS = {"limit", "samples", "max_cost"}
 """Flags that precede the file: who types a limit means this run."""
 OWN: list[str] = _TABLES["own"]["names"]
 SHORT: dict[str, str] = _TABLES["short"]
@@ -253,7 +257,6 @@ def _model_of(flags: Mapping[str, Any]) -> ModelSpec:
         role="MODEL",
         base_url=flags["base_url"],
         api_key_env=flags["api_key_env"],
-        concurrency=flags["concurrency"],
     )
 
 
@@ -278,20 +281,16 @@ def _build_spec(
     role: str,
     base_url: str | None = None,
     api_key_env: str | None = None,
-    concurrency: int | None = None,
 ) -> ModelSpec:
     """Build the spec of a model; `args` may hold its endpoint, its rates, and a key, which goes to the environment.
 
     Rates that are not given are the defaults of an evaluation.
     """
-    own = RATE_NAMES["concurrency"] if concurrency else ()  # what the flag precedes
-    rest = {name: value for name, value in args.items() if name not in own}
+    rest = dict(args)
     own_url = rest.pop("base_url", None) or rest.pop("api_base", None)
     if key := rest.pop("api_key", None):
         rest["api_key_env"] = KEY_VARIABLE.format(role)
         os.environ[rest["api_key_env"]] = str(key)
-    if concurrency:
-        rest["concurrency"] = concurrency
     address = _address_of(base_url or own_url, role=role)
     return ModelSpec.model_validate(
         {"backend": backend, "name": name, "args": rest, **address, "api_key_env": api_key_env}

@@ -146,7 +146,7 @@ def test_a_bad_file_is_named_with_its_line(text: str, said: str, tmp_path: Path)
         ("gen_kwargs: 5\n", "line 1: gen_kwargs: expected k=v"),
         ("model_args: [1, 2]\n", "line 1: model_args: expected k=v"),
         ("data_dir: [1]\n", "line 1: data_dir: expected a path"),
-        ("concurrency: lots\n", "line 1: concurrency: Input should be"),
+        ("concurrency: 4\n", "line 1: eval run --concurrency was removed: `--model_args num_concurrent=N`"),
         ("model: 3\n", "line 1: model: Input should be a valid string"),
         ("price: abc\n", "line 1: price abc: expected PROMPT,ANSWER, two numbers"),
         ("save: paper\n", "line 1: save: Input should be 'file'"),
@@ -166,6 +166,7 @@ def test_a_bad_value_is_named_with_its_line(text: str, said: str, tmp_path: Path
         ("--price=-1,2", "--price -1,2: expected PROMPT,ANSWER, two numbers from 0"),
         ("--model_args timeout=abc", "--timeout: Input should be a valid number"),
         ("--model_args max_retries=-1", "--max-retries: Input should be greater"),
+        ("--model_args num_concurrent=0", "--num-concurrent: Input should be greater"),
         ("--batch_size lots", "--batch_size 'lots' is not a whole number"),
     ],
 )
