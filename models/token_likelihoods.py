@@ -51,7 +51,7 @@ def prompt_tokens(loaded: Loaded, request: ChatRequest) -> list[int]:
 
 
 def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[int], list[int]]:
-    """Return the tokens of a context and of what follows it, as they are when both are read as one text.
+    """Return the tokens of a context, of none the prefix token, and of what follows it, both as read in one text.
 
     Blanks at the end of the context belong to the continuation: most tokenizers join them with the next word.
     """

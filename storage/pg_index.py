@@ -141,7 +141,7 @@ class PostgresEngine:
                 raise
 
     def publish(self, manifest: Manifest, path_of: Callable[[str], Path]) -> Generation:
-        """Put what is missing, and switch; the old version stays where that fails.
+        """Store the missing files of a manifest and make it current, or keep the old version. Raises EngineAway.
 
         path_of: where the file of a name in the manifest lies.
         """
@@ -251,7 +251,7 @@ class PostgresEngine:
 
     @contextmanager
     def _sole_publisher(self) -> Generator[None]:
-        """Hold the lock of the schema's publishers inside the block; it ends with the connection."""
+        """Wait for the lock of the schema's publishers; hold it until block or connection ends. Raises EngineAway."""
         import psycopg
 
         try:

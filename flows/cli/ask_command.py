@@ -156,6 +156,7 @@ def batch(
     report: BatchReport = outcome.report
 
     def show() -> None:
+        """Print how many of the questions were answered, abstained from, or failed."""
         console.print(f"[bold]{escape(report.out)}[/bold] holds {report.questions:,} answers")
         unsupported = f"{report.unsupported:,} of them with a sentence that is not supported"
         console.print(f"  answered   {report.answered:,}, {unsupported}")
@@ -266,7 +267,7 @@ def explain_answer(answered: Answered) -> None:
 
 
 def show_evidence(pictures: Evidence) -> None:
-    """Print the files of the cited pages."""
+    """Print the files with pictures of the cited pages, and notes on citations that have none."""
     for file in pictures.files:
         print_line(f"[green]evidence[/green] {escape(str(file))}")
     for note in pictures.notes:

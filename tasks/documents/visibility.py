@@ -85,10 +85,11 @@ _LEAST_OPACITY = 0.02
 _FAR_PX = 999
 """Distance from the page of what is meant for programs that read aloud."""
 _CUT = (
-    "scale(0)", "opacity(0)", "inset(50%)", "inset(100%)", "circle(0)", "rect(0,0,0,0)", "rect(1px,1px,1px,1px)",
-    "(-9999px",
+    "scale(0)", "scale(0,0)", "scalex(0)", "scaley(0)", "opacity(0)", "opacity(0%)", "inset(50%)", "inset(50%,50%",
+    "inset(100%", "circle(0)", "rect(0,0,0,0)", "rect(1px,1px,1px,1px)", "(-9999px",
 )  # fmt: skip
 """Shapes, moves and filters that leave nothing of an element."""
+_DEFINED, _VARIABLE = re.compile(r"(--[\w-]+)\s*:\s*([^;{}]*[^;{}\s])"), re.compile(r"var\(\s*(--[\w-]+)[^()]*\)")
 _SETTLED = set(
     "display visibility opacity font-size color background background-color background-image background-clip "  # noqa: SIM905
     "-webkit-background-clip overflow overflow-x overflow-y position left top right bottom text-indent height "
@@ -121,9 +122,8 @@ class Element:
     """How far its first line is set in from the left edge of what it stands in."""
     unseen: str | None = field(init=False)
     """Why its letters are not seen."""
-    outer: Element | None = None
-    names: frozenset[str] = frozenset()
-    """Its tag, its classes and its id."""
+    nest: tuple[frozenset[str], ...] = ()
+    """Its tag, its classes and its id; then those of the elements around it, from the innermost."""
     inner: dict[Any, Element] = field(default_factory=dict["Any", "Element"])
     """What elements in it look like, by what decides it: most of them are alike."""
 
@@ -164,6 +164,7 @@ class StyleSheet:
     def __init__(self, root: ET.Element) -> None:
         self._rules: dict[str, list[_Rule]] = {}
         """By a name that their elements have."""
+        self._variables: dict[str, str] = {}
         order = count()
         # a sheet that is not read here may colour the page
         knows_grounds = not any("stylesheet" in node.get("rel", "").lower() for node in root.iter("link"))
@@ -171,8 +172,10 @@ class StyleSheet:
             if re.search("all|screen", node.get("media", "all"), re.IGNORECASE) is None:
                 continue
             css = re.sub(r"/\*.*?\*/|<!--|-->", "", node.text or "", flags=re.DOTALL)
+            for name, value in _DEFINED.findall(css.lower()):  # a second value, as of a dark theme, decides nothing
+                self._variables[name] = value if self._variables.get(name, value) == value else ""
             for selectors, body in _rules_of(css):
-                style = _read_style(body)
+                style = self._read_style(body)
                 for selector in selectors.split(",") if style else ():
                     groups = [group.split(">") for group in re.sub(r"\s*>\s*", ">", selector).split()]
                     parts = [part for group in groups for part in group]
@@ -182,7 +185,7 @@ class StyleSheet:
                         names = frozenset[str]().union(*(part for group in nest for part in group))
                         rule = _Rule(weight, next(order), nest, style, names)
                         self._rules.setdefault(max(nest[0][0], default="*"), []).append(rule)
-                    elif any(name.startswith("background") for name in style):
+                    elif any("background" in name for name in style):
                         knows_grounds = False
         used = set[str]().union(*(rule.names for rules in self._rules.values() for rule in rules))
         self._ids = {name[1:] for name in used if name[0] == "#"}
@@ -198,31 +201,37 @@ class StyleSheet:
             values = [(name, value) for name, value in key[1:] if name in self._attributes]
             own = (f"#{node.get('id')}", *("." + name for name in node.get("class", "").split()))
             own += tuple(text for name, value in values for text in (f"[{name}]", f"[{name}={value}]"))
-            names, nest, around = frozenset((node.tag, *own)), list[frozenset[str]](), outer
-            while around is not None:
-                nest.append(around.names)
-                around = around.outer
-            nest.insert(0, names)
-            every = names.union(*nest)
-            likely = (rule for name in ("*", *names) for rule in self._rules.get(name, ()) if rule.names <= every)
+            nest = (frozenset((node.tag, *own)), *outer.nest)
+            every = nest[0].union(*nest)
+            likely = (rule for name in ("*", *nest[0]) for rule in self._rules.get(name, ()) if rule.names <= every)
             named = (rule for rule in likely if rule.holds(nest))
             style = {"background": "url()"} if node.tag in _COLORED else dict[str, str]()
             for rule in sorted(named, key=lambda rule: rule[:2]):
                 style |= rule.style
             attributes = dict(key[1:])
-            given = {
-                "color": attributes.get("color") or attributes.get("text"),
-                "background": attributes.get("bgcolor"),
-            }
+            given = {"color": attributes.get("color", attributes.get("text")), "background": attributes.get("bgcolor")}
             style |= {name: value.lower() for name, value in given.items() if value}
             style |= {"background": "url()"} if attributes.get("background") else {}
-            style |= _read_style(attributes.get("style", ""))
+            style |= self._read_style(attributes.get("style", ""))
+            style |= {name[1:]: value for name, value in style.items() if name[0] == "!"}
             removed, align = _explain_removed(node.tag, attributes, style), style.get("vertical-align", "")
             indent_px = 40.0 * (node.tag in _INDENTED)
             indent_px += sum(_pixels(style.get(name), 0) for name in ("padding-left", "margin-left", "text-indent"))
-            element = Element(_inherit(outer.look, style), removed, align, indent_px, outer, names)
+            element = Element(_inherit(outer.look, style), removed, align, indent_px, nest)
             outer.inner[key] = element
         return element
+
+    def _read_style(self, text: str) -> dict[str, str]:
+        """Return the declarations that decide what is seen, by name; `!` stands before what is important."""
+        resolved = _VARIABLE.sub(lambda match: self._variables.get(match[1], match[0]), text.lower())
+        style: dict[str, str] = {}
+        for name, _, value in (declaration.partition(":") for declaration in resolved.split(";")):
+            name, (value, important, _) = name.strip(), value.strip().partition("!")
+            if name == "font" and (size := _FONT_SIZE.search(value)):
+                style["font-size"] = size[1]
+            elif name in _SETTLED:
+                style["!" * bool(important) + name] = value.strip()
+        return style
 
 
 def _rules_of(css: str) -> Iterator[tuple[str, str]]:
@@ -243,17 +252,6 @@ def _read_names(part: str) -> frozenset[str]:
     """Return the names in a part of a selector."""
     names = _NAME.findall(re.sub("[\"']", "", part))
     return frozenset(name if name[0] in ".#[" else name.lower() for name in names) - {"*"}
-
-
-def _read_style(text: str) -> dict[str, str]:
-    declared = (declaration.partition(":") for declaration in text.lower().split(";"))
-    style: dict[str, str] = {}
-    for name, value in ((name.strip(), value.replace("!important", "").strip()) for name, _, value in declared):
-        if name == "font" and (size := _FONT_SIZE.search(value)):
-            style["font-size"] = size[1]
-        elif name in _SETTLED:
-            style[name] = value
-    return style
 
 
 def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str, str]) -> str | None:

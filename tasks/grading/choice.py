@@ -70,6 +70,7 @@ def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
     readings, where = read_choices(response.text, question, rule)
 
     def grade(letters: str | None) -> dict[str, Any]:
+        """Return the fields of the sample for the letters that were read; None or empty: no option is named."""
         if not letters:
             reason = why_missing(response, "no option is named")
             missing = letters is None

@@ -58,7 +58,7 @@ class Interpreter(NamedTuple):
         }
 
     def inside_path(self, path: str) -> str:
-        """Return the path inside the sandbox of a path on this machine."""
+        """Return the path inside the sandbox of a path on this machine; outside of `bound_paths` it is the same."""
         for host_path, inside_path in self.bound_paths().items():
             if Path(path).is_relative_to(host_path):
                 return str(Path(inside_path) / Path(path).relative_to(host_path))

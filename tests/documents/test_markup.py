@@ -124,6 +124,7 @@ def test_cells_that_span_over_millions_of_places_are_all_there(tmp_path: Path) -
 
 
 SAME = "in the colour of its ground"
+CUT = "<style>p{clip-path:inset(50% 50%)}div{transform:scaleX(0)}</style>"
 SHEET = "<style>.no{display:none} .a .b{visibility:hidden} .dark{background:#036} @media print{p{display:none}}</style>"
 
 
@@ -160,10 +161,14 @@ SHEET = "<style>.no{display:none} .a .b{visibility:hidden} .dark{background:#036
         ("<p style='font:0/0 serif'>a</p>b", "b", {"letters of a point or less": "a"}),
         ("<p style='height:0;overflow-y:hidden'>a</p>b", "b", {"a box without size": "a"}),
         (
-            "<p style='color:rgba(9,9,9,0.0)'>a</p><p style='background:rgba(0,0,0,0)'>b",
+            "<p style='color:rgba(9,9,9,0)'>a</p><p style='background:rgba(0,0,0,0)'>b",
             "b",
             {"letters without ink": "a"},
         ),
+        ("<style>p{display:none !important}</style><p style='display:block'>a</p>b", "b", {"display: none": "a"}),
+        (CUT + "<p>a</p><div>b</div>c", "c", {"nothing of it is left": "a b"}),
+        ("<style>:root{--no:none}p{display:var(--no)}</style><p>a</p>b", "b", {"display: none": "a"}),
+        ("<style>p{--no:none;display:var(--no)}.x{--no:block}</style><p>a", "a", {}),
         (SHEET + "<div class=a><i class=b>a</i></div><i class=b>b</i>", "b", {"visibility: hidden": "a"}),
         (SHEET + "<div class=dark><p style='color:white'>a</div>", "a", {}),
         ("<details><summary>a</summary>b</details><p aria-hidden=true>c", "a\nb\nc", {}),

@@ -92,6 +92,7 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
     """
 
     def write(parts: Sequence[Part]) -> str:
+        """Return the parts of a line as Markdown, its marks linked and a warning behind each doubtful sentence."""
         written = ""
         for n, part in enumerate(parts):
             address = part.cited and link(part.cited)

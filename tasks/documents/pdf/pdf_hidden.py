@@ -316,7 +316,7 @@ def _list_chars(textpage: Any) -> list[Char]:
 def _find_unseen(
     shown: pymupdf.DisplayList, chars: Sequence[Char], orders: Array, marks: Marks, *, least: float
 ) -> dict[int, str]:
-    """Return the numbers of those of the letters inside a page that leave no mark on it, each with the reason."""
+    """Return number and reason of each letter that leaves no mark on its page; least: points of a legible one."""
     reasons = _suspect(chars, orders, marks, least=least)
     if not reasons:
         return {}

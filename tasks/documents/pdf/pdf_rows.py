@@ -153,7 +153,7 @@ def _by_cell(grid: Grid, lines: Iterable[Sequence[Word]]) -> dict[GridCell, list
 def _missing_columns(
     grid: Grid, by_cell: Mapping[GridCell, list[list[Phrase]]], words: Sequence[Word]
 ) -> set[float] | None:
-    """Return the x of column lines that are not drawn; None if no cell holds several amounts in a line."""
+    """Return the x of lines to add between columns; empty where other rows draw them, None where none is missing."""
     spans = {(c.col, c.col + c.col_span) for c, lines in by_cell.items() if any(map(holds_columns, lines))}
     titled = [w for w in words if grid.ys[0] - TITLES_POINTS <= w.y0 < grid.ys[-1]] if spans else []
     added: set[float] = set()

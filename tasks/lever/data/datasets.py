@@ -411,7 +411,7 @@ def _read_own(path: Path) -> list[OwnRecord]:
 def _split_own(
     items: dict[Split | None, list[Item]], path: Path, left_out: dict[str, str], *, validation: float, test: int | None
 ) -> dict[Split, list[Item]]:
-    """Return the items of each split; those of one picture or text stay together. Raises DatasetUnusable."""
+    """Return the items of each split; one not given is drawn by picture or text. Raises DatasetUnusable if empty."""
     splits: dict[Split, list[Item]] = {"train": [], "validation": [], "test": []}
     splits |= {split: listed for split, listed in items.items() if split}
     unassigned = items.get(None, [])

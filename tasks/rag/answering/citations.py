@@ -23,7 +23,7 @@ MOST_SOURCE_CHARS = 20_000
 
 
 def cite(text: str, hits: Sequence[Hit], *, question: str = "") -> Draft:
-    """Return a model's answer as a draft, with citations of the hits that its marks name and new marks from [1] on.
+    """Return a model's answer as a draft; it cites hits by marks from [1] on, and lists unsupported sentences.
 
     hits: mark [1] names the first. question: a sentence that only repeats it claims nothing.
     """

@@ -159,7 +159,7 @@ class NameLookup:
         return [compounds[at] for at in sorted(compounds) if compounds[at] != piece]
 
     def mentions(self, words: Sequence[Word]) -> list[Mention]:
-        """Return the names that the question holds, the longest where several overlap."""
+        """Return the names that the question holds, the longest of overlapping; if none is certain, also by sound."""
         mentions: list[Mention] = []
         at = 0
         lower = not any(word.spelling[:1].isupper() for word in words)

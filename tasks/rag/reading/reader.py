@@ -393,7 +393,7 @@ class _Answer:
                 return sum(values, Decimal(0))
 
     def unit(self) -> str:
-        """Return the unit of the answer's number: `USD`, `%`, `USD per share`."""
+        """Return the unit of the answer's number: `USD`, `%`, `USD per share`; empty for a number without one."""
         units = [amount.unit for amount in self.amounts]
         if self.operation in IN_PERCENT:
             return "%"
