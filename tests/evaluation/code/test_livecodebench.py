@@ -11,6 +11,7 @@ import pytest
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code import livecodebench_tests as running
 from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench
+from tasks.evaluation.benchmarks.code.sandbox_libraries import REMEDY
 from tasks.evaluation.evaluation_records import Item, Reply, Response
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.grading.code.code_grading import Verdict
@@ -112,7 +113,7 @@ def test_each_test_is_a_process_of_its_own(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("library", "score", "reason"),
     [
-        ("nowhere_to_be_had", None, "public test 1: the library nowhere_to_be_had is not to be had in the sandbox"),
+        ("nowhere_to_be_had", None, f"public test 1: library nowhere_to_be_had is not {REMEDY}"),
         ("json", 0, "public test 1: ModuleNotFoundError: No module named 'json'"),
     ],
 )

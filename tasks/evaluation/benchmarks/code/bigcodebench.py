@@ -27,11 +27,11 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
-from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing, look_up
+from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import DataFile, Row
 from tasks.grading.code.code_extraction import FUTURE, complete_program, extract_code
-from tasks.grading.code.code_grading import BROKEN, Verdict, verdict_of
+from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 
 INSTRUCTION = (
@@ -122,10 +122,7 @@ class BigCodeBench(CodeBenchmark):
 
     def why_unscorable(self, item: Item, sandbox: Sandbox) -> str | None:
         # before the code runs: a failed import would be graded as wrong
-        missing, broken = look_up(cast("list[str]", item.detail["libraries"]), sandbox)
-        if broken:
-            return f"{BROKEN}its libraries could not be looked up: {broken}"
-        return explain_missing(missing) if missing else None
+        return explain_missing(cast("list[str]", item.detail["libraries"]), sandbox)
 
 
 def find_libraries(row: Row) -> list[str]:

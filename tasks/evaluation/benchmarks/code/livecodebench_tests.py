@@ -18,7 +18,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from tasks.evaluation.benchmarks.code.sandbox_libraries import look_up
+from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing
 from tasks.grading.code.code_grading import BROKEN, Verdict
 from tasks.sandbox import Limits, Program, Sandbox
 
@@ -237,8 +237,8 @@ def run_and_compare(
     exited = may_exit and execution.status == "failed" and code is not None and code not in SIGNAL_CODES
     if not (execution.passed or (exited and not UNCAUGHT.search(execution.stderr))):
         library = MISSING_MODULE.findall(execution.stderr)[-1:]
-        if library and library[0] in LIBRARIES and look_up(library, sandbox).missing:
-            return Verdict(None, f"the library {library[0]} is not to be had in the sandbox", "")
+        if library and library[0] in LIBRARIES and (why := explain_missing(library, sandbox)):
+            return Verdict(None, why, "")
         return Verdict(0.0, execution.reason or execution.status, "", stderr=execution.stderr)
     why = differs(execution.stdout)
     return Verdict(float(why is None), why or "passed", "", stderr=execution.stderr if why else "")

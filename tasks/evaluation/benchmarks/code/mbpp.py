@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
-from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing, look_up
+from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, Row, published_files
@@ -125,7 +125,7 @@ class MBPPPlus(MBPP):
 
     def why_unscorable(self, item: Item, sandbox: Sandbox) -> str | None:
         del item
-        return explain_missing(NUMPY) if look_up(NUMPY, sandbox).missing else None
+        return explain_missing(NUMPY, sandbox)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = extract_code(answer, "python")

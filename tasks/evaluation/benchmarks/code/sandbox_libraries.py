@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
 
+from tasks.grading.code.code_grading import BROKEN
 from tasks.sandbox import Program, Sandbox
 
 REMEDY = "in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another; the extra `bigcodebench` has them)"
@@ -28,27 +28,14 @@ if not found:
 """
 
 
-class LookUp(NamedTuple):
-    """The result of a look-up: the libraries that the sandbox's Python lacks."""
-
-    missing: tuple[str, ...]
-    broken: str = ""
-    """Why the look-up itself failed; empty where it was done."""
-
-
-def look_up(names: Iterable[str], sandbox: Sandbox) -> LookUp:
-    """Return those of `names` that the programs of a sandbox cannot import."""
+def explain_missing(names: Iterable[str], sandbox: Sandbox) -> str | None:
+    """Return why an item that needs these libraries has no score here, naming those that are missing; else None."""
     try:
-        return LookUp(tuple(name for name in dict.fromkeys(names) if not _has_library(name, sandbox)))
+        missing = [name for name in dict.fromkeys(names) if not _has_library(name, sandbox)]
     except _LookUpFailed as failed:
-        return LookUp((), str(failed))
-
-
-def explain_missing(missing: Iterable[str]) -> str:
-    """Return the reason why a sample has no score, naming the missing libraries."""
-    names = tuple(missing)
-    noun, verb = ("libraries", "are") if len(names) > 1 else ("library", "is")
-    return f"{noun} {', '.join(names)} {verb} not {REMEDY}"
+        return f"{BROKEN}its libraries could not be looked up: {failed}"
+    noun, verb = ("libraries", "are") if len(missing) > 1 else ("library", "is")
+    return f"{noun} {', '.join(missing)} {verb} not {REMEDY}" if missing else None
 
 
 class _LookUpFailed(Exception):
