@@ -26,7 +26,6 @@ from tasks.evaluation.running.planning import (
     RunSettings,
     TaskChoice,
     identify_questions,
-    read_items,
 )
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.keys import slug
@@ -52,7 +51,7 @@ def list_examples(task: PlannedTask) -> Ref:
 
     question_in, examples = find_benchmark(task.benchmark).question_in, _read_examples(task)
     texts = {
-        "questions": {item.id: question_in(item.prompts[0]) for item in read_items(artifacts(), task.items)},
+        "questions": {item.id: question_in(item.prompts[0]) for item in read_lines(artifacts(), task.items, Item)},
         "examples": {example.id: question_in(example.prompt) for example in examples},
         "answers": {example.id: example.answer for example in examples},
     }
@@ -65,7 +64,7 @@ def show_examples(task: PlannedTask, *, shown: Ref) -> PlannedTask:
     by_id = {example.id: example for example in _read_examples(task)}
     ids_by_item: dict[str, list[str]] = json.loads(artifacts().path(shown).read_bytes())
     items: list[Item] = []
-    for item in read_items(artifacts(), task.items):
+    for item in read_lines(artifacts(), task.items, Item):
         turns = [
             turn
             for example_id in ids_by_item[item.id]
@@ -81,7 +80,7 @@ def show_examples(task: PlannedTask, *, shown: Ref) -> PlannedTask:
 def _read_examples(task: PlannedTask) -> list[Example]:
     """Return the solved examples of a task that are none of its questions."""
     assert task.examples
-    questions = {item.prompts[0] for item in read_items(artifacts(), task.items)}
+    questions = {item.prompts[0] for item in read_lines(artifacts(), task.items, Item)}
     return [example for example in read_lines(artifacts(), task.examples, Example) if example.prompt not in questions]
 
 
@@ -92,7 +91,7 @@ def preflight(task: PlannedTask) -> int:
     from tasks.evaluation.running.shard_grading import find_problems
 
     benchmark = find_benchmark(task.benchmark)
-    if problems := find_problems(benchmark, task, read_items(artifacts(), task.items)):
+    if problems := find_problems(benchmark, task, read_lines(artifacts(), task.items, Item)):
         raise PreflightFailed(f"{task.task} does not pass its own checks: {'; '.join(problems)}")
     return task.count
 
@@ -113,7 +112,8 @@ def generate(
     with alone(resources().home, f"{asking.chat.id} {identify_questions(task)} {part}/{parts}", wait=wait_for_twin):
         generated, unfinished = generation.generate(
             task,
-            lambda: islice(read_items(artifacts(), task.items), part, None, parts),  # every so many: a rank's share
+            # every so many: a rank's share
+            lambda: islice(read_lines(artifacts(), task.items, Item), part, None, parts),
             ask_all=asking.ask_all,
             artifacts=artifacts(),
             scratch=resources().home / "cache",
@@ -144,7 +144,7 @@ def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
 @step(version=1)
 def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
     """Merge the answers of several ranks into those that one rank would have given."""
-    return generation.merge_parts(parts, read_items(artifacts(), task.items), artifacts())
+    return generation.merge_parts(parts, read_lines(artifacts(), task.items, Item), artifacts())
 
 
 @step(version=5)

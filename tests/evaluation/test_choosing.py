@@ -9,12 +9,13 @@ from typing import Any, cast
 import pytest
 
 from storage.artifacts import Artifacts
+from storage.evaluated import EvalSettings
 from storage.evaluations import Evaluations
 from storage.storage_errors import DatabaseUnavailable
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import DataUnusable, PreflightFailed, UnknownTask
 from tasks.evaluation.running.open_models import ModelSpec
-from tasks.evaluation.running.planning import EvaluationRequest, Plan, RunSettings, TaskChoice, settings_digest
+from tasks.evaluation.running.planning import EvaluationRequest, Plan, RunSettings, TaskChoice
 from tasks.evaluation.running.shard_grading import collect_notes
 from tasks.evaluation.running.task_choice import find_earlier_run, find_task, plan_run, select_judge
 from tasks.grading.grading_records import Counts
@@ -140,7 +141,7 @@ class Known:
 def test_what_was_evaluated_before_is_skipped(tmp_path: Path, artifacts: Artifacts) -> None:
     own = write_benchmark(tmp_path / "own")
     task = plan_of(own, artifacts)
-    known = Known(settings_digest(task))
+    known = Known(EvalSettings(name=task.task, parameters=task.settings).digest)
     plan = chosen([str(own), "MATH500"], artifacts, known=cast("Evaluations", known))
     assert (plan.skipped, [task.task for task in plan.tasks]) == ({"Sums": "run-1"}, ["MATH500"])
     assert known.asked[0] == {
@@ -149,7 +150,7 @@ def test_what_was_evaluated_before_is_skipped(tmp_path: Path, artifacts: Artifac
         "backend": "scripted",
         "dataset_name": "Sums",
         "dataset_checksum": task.data.checksum,
-        "settings_digest": settings_digest(task),
+        "settings_digest": EvalSettings(name=task.task, parameters=task.settings).digest,
     }
 
 

@@ -13,14 +13,13 @@ from storage.artifacts import Artifacts
 from tasks.calls import CallSettings
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import DataUnusable, OptionUnusable
-from tasks.evaluation.evaluation_records import Sampling
+from tasks.evaluation.evaluation_records import Item, Sampling
+from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import (
     RunSettings,
     effective_sampling,
     identify_questions,
-    read_items,
-    settings_digest,
 )
 from tests.evaluation.sums import MODEL, SUMS, plan_of, write_benchmark
 
@@ -41,7 +40,7 @@ def sums(tmp_path: Path) -> Path:
 
 def test_items_are_in_the_store_with_their_prompts(sums: Path, artifacts: Artifacts) -> None:
     task = plan_of(sums, artifacts)
-    asked = [(item.id, item.prompts, item.gold, item.group) for item in read_items(artifacts, task.items)]
+    asked = [(item.id, item.prompts, item.gold, item.group) for item in read_lines(artifacts, task.items, Item)]
     assert asked == [
         ("0", ("What is 0 + 0?",), "0", "even"),
         ("1", ("What is 1 + 1?",), "2", "odd"),
@@ -62,7 +61,7 @@ def test_limit_and_debug_take_the_first_items(
     sums: Path, artifacts: Artifacts, settings: dict[str, Any], count: int
 ) -> None:
     task = plan_of(sums, artifacts, **settings)
-    assert [item.id for item in read_items(artifacts, task.items)] == ["0", "1", "2"][:count]
+    assert [item.id for item in read_lines(artifacts, task.items, Item)] == ["0", "1", "2"][:count]
     assert (task.count, task.data.count) == (count, 3)
 
 
@@ -107,12 +106,12 @@ OTHERS: dict[str, dict[str, Any]] = {
 def test_what_cannot_change_a_figure_keeps_the_digest(
     sums: Path, artifacts: Artifacts, changed: dict[str, Any]
 ) -> None:
-    assert settings_digest(plan_of(sums, artifacts, **changed)) == settings_digest(plan_of(sums, artifacts))
+    assert plan_of(sums, artifacts, **changed).settings == plan_of(sums, artifacts).settings
 
 
 @pytest.mark.parametrize("changed", OTHERS.values(), ids=OTHERS)
 def test_what_can_change_a_figure_changes_the_digest(sums: Path, artifacts: Artifacts, changed: dict[str, Any]) -> None:
-    assert settings_digest(plan_of(sums, artifacts, **changed)) != settings_digest(plan_of(sums, artifacts))
+    assert plan_of(sums, artifacts, **changed).settings != plan_of(sums, artifacts).settings
 
 
 @pytest.mark.parametrize(("family", "said"), [("code", True), ("math", False)])
@@ -128,7 +127,7 @@ def test_another_python_makes_another_run_of_programs_alone(
     other.chmod(0o755)
     monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(other))
     changed = plan_of(sums, artifacts)
-    assert (settings_digest(changed) != settings_digest(plain), "python" in changed.settings) == (said, said)
+    assert (changed.settings != plain.settings, "python" in changed.settings) == (said, said)
     assert identify_questions(changed) == identify_questions(plain), "the model is asked the same"
 
 
@@ -143,9 +142,9 @@ def test_another_python_makes_another_run_of_programs_alone(
 def test_the_definition_is_part_of_the_settings_save_what_is_for_people(
     sums: Path, artifacts: Artifacts, old: str, new: str, same: bool
 ) -> None:
-    before = settings_digest(plan_of(sums, artifacts))
+    before = plan_of(sums, artifacts).settings
     sums.write_text(SUMS.replace(old, new))
-    assert (settings_digest(plan_of(sums, artifacts)) == before) is same
+    assert (plan_of(sums, artifacts).settings == before) is same
 
 
 @pytest.mark.parametrize(
@@ -198,4 +197,4 @@ def test_a_benchmark_run_in_one_piece_reads_its_own_items(tmp_path: Path, artifa
     task = plan_of(path, artifacts, gen_kwargs={"temperature": 0.1}, max_tokens=9)
     assert (task.whole, task.count, task.overrides) == (True, 0, {"temperature": 0.1, "max_tokens": 9})
     path.write_text(WHOLE + "# changed\n")
-    assert settings_digest(plan_of(path, artifacts)) != settings_digest(task)
+    assert plan_of(path, artifacts).settings != task.settings

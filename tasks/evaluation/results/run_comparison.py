@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import JsonValue
 
 from storage.artifacts import Artifacts
-from storage.evaluated import SHOWN_CHARS, Graded
+from storage.evaluated import SHOWN_CHARS, EvalSettings, Graded
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Sample, TaskResult
 from tasks.evaluation.record_lines import read_shards
+from tasks.evaluation.results.results_file import report_from_rows
 from tasks.measure.estimates import is_binary
 from tasks.measure.paired_tests import SIGNIFICANT, Method, newcombe, paired_test
 
@@ -142,7 +143,12 @@ def compare_task(
 
 def find_differences(before: TaskResult, after: TaskResult) -> tuple[str, ...]:
     """Return a phrase for each difference between two results of a task besides the model."""
-    return describe_differences(_collect_facts(before), _collect_facts(after))
+    of_each = (
+        {"data": result.data.checksum[:12], "version": result.version, "judge": result.judge}
+        | dict(sorted(flatten_settings(result.settings)))
+        for result in (before, after)
+    )
+    return describe_differences(*of_each)
 
 
 def describe_differences(first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -> tuple[str, ...]:
@@ -213,12 +219,6 @@ def _shorten(text: str | None) -> str | None:
     return text if text is None or len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
-def _collect_facts(result: TaskResult) -> dict[str, JsonValue]:
-    """Return everything besides the model that can change a score, each value under a name."""
-    facts: dict[str, JsonValue] = {"data": result.data.checksum[:12], "version": result.version, "judge": result.judge}
-    return facts | dict(sorted(flatten_settings(result.settings)))
-
-
 def flatten_settings(settings: Mapping[str, JsonValue], within: str = "") -> Iterator[tuple[str, JsonValue]]:
     """Yield each setting with its dotted name, such as `sampling.max_tokens`."""
     for name, value in settings.items():
@@ -235,9 +235,6 @@ def _abbreviate(value: JsonValue) -> str:
 
 def compare_with_last_run(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> AgainstLast:
     """Compare every task of a run with its last run under the same settings. Raises DatabaseUnavailable."""
-    from storage.evaluations import EvalSettings
-    from tasks.evaluation.results.results_file import report_from_rows
-
     lines, worse = list[str](), list[str]()
     for result in report.results:
         run = evaluations.previous(
@@ -250,10 +247,8 @@ def compare_with_last_run(report: EvalReport, artifacts: Artifacts, evaluations:
         if run is None:
             continue
         last = report_from_rows(evaluations.run(run), evaluations.task_results(run))
-        new, old = (
-            result.headline,
-            next((task_result.headline for task_result in last.results if task_result.task == result.task), None),
-        )
+        new = result.headline
+        old = next((earlier.headline for earlier in last.results if earlier.task == result.task), None)
         if new is None or old is None:
             continue
         try:

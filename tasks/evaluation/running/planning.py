@@ -19,7 +19,7 @@ from storage.storage_errors import StorageError
 from tasks.evaluation.benchmarks.base import BaseBenchmark, is_whole
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable, EvaluationError, OptionUnusable
 from tasks.evaluation.evaluation_records import Dataset, Family, Item, ModelFacts, Sampling
-from tasks.evaluation.record_lines import read_lines, write_lines
+from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.running.open_models import ModelSpec
 from tasks.grading.grading_records import GradingError
 from tasks.grading.reading import Policy
@@ -386,22 +386,10 @@ def read_overrides(settings: RunSettings) -> dict[str, JsonValue]:
     return overrides
 
 
-def settings_digest(task: PlannedTask) -> str:
-    """Return SHA-256 (hex) of the settings; results of equal digest and data checksum may be compared."""
-    from storage.evaluations import EvalSettings
-
-    return EvalSettings(name=task.task, parameters=task.settings).digest
-
-
 def identify_questions(task: PlannedTask) -> str:
     """Return a text that is equal for runs that send the same questions, however many items and repeats each asks."""
     request_settings = {name: value for name, value in task.settings.items() if name not in NOT_IN_REQUESTS}
     return json.dumps([task.task, task.data.checksum, request_settings], sort_keys=True)
-
-
-def read_items(artifacts: Artifacts, ref: Ref) -> Iterator[Item]:
-    """Yield the stored items of a plan, in order. Raises MissingArtifact, DamagedArtifact."""
-    return read_lines(artifacts, ref, Item)
 
 
 def _require_distinct(items: Iterable[Item], source: str, digests: set[bytes]) -> Iterator[Item]:

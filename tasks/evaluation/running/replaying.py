@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, cast
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable, OptionUnusable
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Usage
+from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.running.benchmark_data import Row, read_id, read_rows
 from tasks.evaluation.running.generation import Generated, store_shards
 from tasks.evaluation.running.open_models import ModelSpec
-from tasks.evaluation.running.planning import PlannedTask, read_items
+from tasks.evaluation.running.planning import PlannedTask
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 """Ends of the names of files with recorded answers."""
@@ -32,7 +33,7 @@ EXPECTED = (
 def replay(task: PlannedTask, recorded: Path, artifacts: Artifacts) -> Generated:
     """Store the recorded answers to a task. Raises DataUnusable, which names the line."""
     limited = task.settings.get("limit") is not None
-    responses = match_responses(read_items(artifacts, task.items), read_recorded(recorded), partial=limited)
+    responses = match_responses(read_lines(artifacts, task.items, Item), read_recorded(recorded), partial=limited)
     shards, response_count = store_shards(artifacts, responses)
     return Generated(shards=shards, responses=response_count, usage=Usage())
 

@@ -8,8 +8,8 @@ from storage.artifacts import Artifacts
 from storage.files import sha256_of
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import OptionUnusable, PreflightFailed, ResultsUnusable, UnknownTask
-from tasks.evaluation.evaluation_records import Sample, Sampling, TaskResult
-from tasks.evaluation.record_lines import read_shards
+from tasks.evaluation.evaluation_records import Item, Sample, Sampling, TaskResult
+from tasks.evaluation.record_lines import read_lines, read_shards
 from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.run_comparison import Change, Comparison, compare
 from tasks.evaluation.running.generation import Generated
@@ -22,7 +22,6 @@ from tasks.evaluation.running.planning import (
     RunSettings,
     describe_programs,
     describe_reading,
-    read_items,
 )
 from tasks.evaluation.running.replaying import replay
 from tasks.evaluation.running.shard_grading import build_result, find_problems, score_shard
@@ -74,7 +73,7 @@ def score_file(request: EvaluationRequest, artifacts: Artifacts) -> tuple[Plan, 
     if planned.family == "code":
         benchmark = find_task(planned.benchmark, None)
         assert benchmark is not None
-        if problems := find_problems(benchmark, planned, read_items(artifacts, planned.items)):
+        if problems := find_problems(benchmark, planned, read_lines(artifacts, planned.items, Item)):
             raise PreflightFailed(f"{planned.task} does not pass its own checks: {'; '.join(problems)}")
     facts = plan.model.model_copy(update={"revision": sha256_of(responses)[:16], "args": request.model.args})
     return plan.model_copy(update={"model": facts}), _grade(planned, generated, artifacts)

@@ -20,7 +20,7 @@ from tasks.evaluation.record_lines import read_lines, read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.known_defects import describe_repair, mark_defects
 from tasks.evaluation.running.open_models import Asking, open_model
-from tasks.evaluation.running.planning import PlannedTask, read_items
+from tasks.evaluation.running.planning import PlannedTask
 from tasks.grading.code.code_grading import BROKEN
 from tasks.grading.grading_records import make_unanswered_sample
 from tasks.grading.sample_statistics import name_first
@@ -58,7 +58,8 @@ def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Ask
 
     benchmark, executed_by = find_benchmark(task.benchmark), None
     tools = open_tools(task, Judge(asking.chat.id, asking.ask_all) if asking else None)
-    pairs, answered = tee(pair_responses(read_items(artifacts, task.items), read_lines(artifacts, shard, Response)))
+    items = read_lines(artifacts, task.items, Item)
+    pairs, answered = tee(pair_responses(items, read_lines(artifacts, shard, Response)))
     samples = mark_defects(benchmark, pairs, grade_answered(benchmark, answered, tools), tools)
     try:
         ref = write_lines(artifacts, "samples", samples)

@@ -16,6 +16,7 @@ from models.backends import check_args
 from models.model_errors import ModelUnavailable
 from models.protocols import Chat
 from storage.artifacts import Artifacts
+from storage.evaluated import EvalSettings
 from storage.records import Record
 from storage.responses import Responses
 from storage.storage_errors import DatabaseUnavailable
@@ -30,7 +31,8 @@ from tasks.evaluation.evaluation_errors import (
     PreflightFailed,
     UnknownTask,
 )
-from tasks.evaluation.evaluation_records import ModelFacts, Reply
+from tasks.evaluation.evaluation_records import Item, ModelFacts, Reply
+from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import build_request
 from tasks.evaluation.running.open_models import ModelSpec, identify_model, open_model
@@ -40,8 +42,6 @@ from tasks.evaluation.running.planning import (
     PlannedTask,
     TaskChoice,
     plan_task,
-    read_items,
-    settings_digest,
 )
 from tasks.evaluation.running.replaying import find_recorded, read_recorded
 from tasks.resources import optional_responses
@@ -210,7 +210,7 @@ def find_earlier_run(task: PlannedTask, model: ModelFacts, evaluations: Evaluati
             backend=model.backend,
             dataset_name=task.data.name,
             dataset_checksum=task.data.checksum,
-            settings_digest=settings_digest(task),
+            settings_digest=EvalSettings(name=task.task, parameters=task.settings).digest,
         )
     except DatabaseUnavailable:
         return None
@@ -269,7 +269,7 @@ def _estimate_task(
     # every request, and whether it is a first turn; later turns are counted without the replies before them
     requests = (
         (turn == 0, build_request(task, item, repeat=repeat, earlier_replies=[Reply(text="")] * turn))
-        for item in read_items(artifacts, task.items)
+        for item in read_lines(artifacts, task.items, Item)
         for repeat in range(task.repeats)
         for turn in range(len(item.prompts))
     )
