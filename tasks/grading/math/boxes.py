@@ -28,13 +28,9 @@ def last_boxed(text: str) -> str | None:
     """Return what the last `\\boxed{}` or `\\fbox{}` holds, the innermost of nested ones; None where there is none."""
     if "box" not in text:
         return None
-    openings: list[re.Match[str]] = []
-    for window in (10_000, 300_000, len(text)):  # answers stand near the end
-        if openings := list(deque(_BOX.finditer(text, max(0, len(text) - window)), maxlen=MOST_BOXES)):
-            break
     boxes: list[_Box] = []
     empty = False
-    for opened in reversed(openings):
+    for opened in reversed(deque(_BOX.finditer(text), maxlen=MOST_BOXES)):
         if boxes and opened.start() >= boxes[0].start:  # around the innermost one
             continue
         box = _read_box(text, opened)

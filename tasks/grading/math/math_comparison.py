@@ -218,8 +218,6 @@ def _same_collection(gold: Answer, answer: Answer) -> bool:
     assert isinstance(bracketed, Bracketed)
     if isinstance(compared, SetOperation):
         raise Undecided("a set and a union")
-    if isinstance(compared, Formula) and compared.node == Symbol("emptyset"):
-        return not bracketed.items
     braces = bracketed.opening == "\\{"
     return braces and len(bracketed.items) == 1 and is_same_answer(bracketed.items[0], compared)  # {5} is 5
 
