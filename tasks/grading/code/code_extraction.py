@@ -19,7 +19,7 @@ MARKER = re.compile(r"[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*")
 FENCES = re.compile(r"`{3,}|~{3,}")
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 """`splitlines` would also end one at U+2028 and kin."""
-FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import\b.*\n?", re.M)
+FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import\b(?:[ \t]*\([^)]*\)|.*)\n?", re.M)
 FENCE_LINE = re.compile(r"^[ \t]*[`~]{3,}[ \t]*$\n?", re.M)
 BEGINS = re.compile(r"^(?:import|from(?=[ \t]+\S+[ \t]+import)|def|class|async[ \t]+def)[ \t]+\w|^@\w", re.M)
 SENTENCE = re.compile(r"^(?=[A-Z][a-z'’]*,?[ ][A-Za-z]+[ ,.:])", re.M)
@@ -116,15 +116,16 @@ def complete_program(prompt: str, code: str, entry_point: str, language: str) ->
     code = normalize_line_ends(code)
     if defines_function(code, entry_point, language):
         before = before_signature(prompt, entry_point, language)
-        if canonical_name(language) != "python":
-            return before + code
-        code = dedent(code)
-        future = "".join(FUTURE.findall(code))  # nothing but a docstring may stand before these
-        return future + before + FUTURE.sub("", code)
+        return put_before(before, dedent(code)) if canonical_name(language) == "python" else before + code
     if prompt and not prompt.endswith("\n"):
         prompt += "\n"
     continues_function = canonical_name(language) == "python" and defines_function(prompt, entry_point, language)
     return prompt + (_as_body(code, prompt) if continues_function else code)
+
+
+def put_before(prelude: str, code: str) -> str:
+    """Return Python with a prelude before all but its imports from __future__, which nothing else may precede."""
+    return "".join(f"{line.rstrip()}\n" for line in FUTURE.findall(code)) + prelude + FUTURE.sub("", code)
 
 
 def defines_function(code: str, entry_point: str, language: str) -> bool:

@@ -30,7 +30,7 @@ from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import DataFile, Row
-from tasks.grading.code.code_extraction import FUTURE, complete_program, extract_code
+from tasks.grading.code.code_extraction import complete_program, extract_code, put_before
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 
@@ -219,8 +219,7 @@ if failed:
 
 def build_program(code: str, test: str) -> Program:
     """Return the program that tests `code` by the class TestCases in `test`, and names failing tests on stderr."""
-    future = "".join(match.group().rstrip("\n") + "\n" for match in FUTURE.finditer(code))
     numpy = NUMPY if MENTIONS_NUMPY.search(code) else ""
     # the runner has names of its own: those of the program may hide builtins
     runner = f'__builtins__["exec"]({RUNNER!r}, {{"__builtins__": __builtins__, "TEST": {test!r}}})'
-    return Program(future + PRELUDE + numpy + FUTURE.sub("", code), tests=runner, limits=LIMITS)
+    return Program(put_before(PRELUDE + numpy, code), tests=runner, limits=LIMITS)

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing
+from tasks.grading.code.code_extraction import put_before
 from tasks.grading.code.code_grading import BROKEN, Verdict
 from tasks.sandbox import Limits, Program, Sandbox
 
@@ -156,7 +157,6 @@ PRELUDE = "; ".join(
         "getattr(sys, 'set_int_max_str_digits', int)(50000)",
     )
 )
-FUTURE = re.compile(r"^from __future__ import (?:\([^)]*\)|[^\n]*)(?:\n|\Z)", re.M)
 MARK = "\x1e"
 """Precedes the value that a function returned; JSON has no such character."""
 NAMES = "names = {**globals()}\nfrom builtins import *\n"
@@ -207,10 +207,8 @@ SHOWN_CHARS = 60
 
 def build_program(code: str, function: str | None) -> Program:
     """Return the program of the prelude, the code, and a call of `function` unless it is None."""
-    future = "".join(FUTURE.findall(code))
-    source = f"{future.rstrip()}\n{PRELUDE}\n{FUTURE.sub('', code)}".lstrip("\n")
     tests = None if function is None else NAMES + FIND + CALL % function
-    return Program(source, tests=tests, limits=LIMITS)
+    return Program(put_before(f"{PRELUDE}\n", code), tests=tests, limits=LIMITS)
 
 
 def run_test(test: Test, program: Program, sandbox: Sandbox) -> Verdict:

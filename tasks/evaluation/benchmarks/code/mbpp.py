@@ -27,7 +27,7 @@ from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, Row, published_files
-from tasks.grading.code.code_extraction import extract_code
+from tasks.grading.code.code_extraction import extract_code, put_before
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 
@@ -131,9 +131,7 @@ class MBPPPlus(MBPP):
         code = extract_code(answer, "python")
         seconds = LONGER_SECONDS.get(item.id, SECONDS)
         limits = Limits(cpu_s=seconds, wall_s=3 * seconds + 20)  # the clock only ends what sleeps
-        # nothing may stand before an import from __future__
-        source = f"{code}\n{IMPORTS}" if "from __future__" in code else f"{IMPORTS}\n{code}"
-        program = Program(source, tests=str(item.detail["tests"]), limits=limits)
+        program = Program(put_before(f"{IMPORTS}\n", code), tests=str(item.detail["tests"]), limits=limits)
         return verdict_of(sandbox.run(program), code)
 
 
