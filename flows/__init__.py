@@ -6,20 +6,11 @@ imported, and says where steps find their configuration. No other module has an 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
 
 from flows.running.environment import prepare_environment
 from tasks.resources import configured_by
 
-if TYPE_CHECKING:
-    from tasks.resources import Resources
-
-
-def _resources() -> Resources:
-    from flows.running.settings import step_resources  # the settings are read when the first step needs them
-
-    return step_resources()
-
-
 prepare_environment()
-configured_by(_resources)
+# the settings are read when the first step needs them
+configured_by(lambda: import_module("flows.running.settings").step_resources())

@@ -25,7 +25,6 @@ from flows.running.task_runners import task_runner
 from storage.files import sha256_of
 from storage.storage_errors import StorageError
 from tasks.evaluation import steps
-from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
 from tasks.evaluation.results.results_file import refuse_output
 from tasks.evaluation.results.run_report import format_headline
@@ -51,18 +50,22 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     planned = steps.plan(config)
     config = config.model_copy(update={"model": planned.spec})
     planned = planned.model_copy(update={"tasks": tuple(_with_examples(task, config) for task in planned.tasks)})
-    tasks = [task for task in planned.tasks if task.whole or _is_ready(task, run)]
+    for task in planned.tasks:
+        if not task.whole:
+            run.guard(task.task, with_name(steps.preflight, f"preflight {task.task}"), quoted(task))
+    tasks = [task for task in planned.tasks if task.task not in run.failed]
 
     answered: list[_Answered] = []
     revision = planned.model.revision
     for task in tasks:
         if task.whole:
-            run.results += run.guard(task.task, _run_whole, task, config, run) or []
+            run.results += run.guard(task.task, _run_at_once, steps.run_whole, task, config, run) or []
         elif generated := run.guard(task.task, _generate, task, config, run, revision=revision):
             scoring = None if _needs_device(task) else _score(task, generated, config)
             answered.append(_Answered(task, generated, scoring))
-    for harness_task in planned.harness:
-        run.results += run.guard(harness_task.task, _run_harness, harness_task, config, run) or []
+    of_harness: dict[str, Any] = {"settings": config.settings, "include_path": config.include_path}
+    for choice in planned.harness:
+        run.results += run.guard(choice.task, _run_at_once, steps.run_harness, choice, config, run, **of_harness) or []
 
     if any(_needs_device(task) for task in tasks):
         release_models()  # the judge needs the device
@@ -90,15 +93,6 @@ def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
         seed=config.settings.seed[-1],  # of few-shot examples
     )
     return with_name(steps.show_examples, f"show_examples {task.task}")(quoted(task), shown=examples)
-
-
-def _is_ready(task: PlannedTask, run: EvaluationRun) -> bool:
-    """Return whether a task passes its own checks; the others are asked without one that does not."""
-    try:
-        with_name(steps.preflight, f"preflight {task.task}")(quoted(task))
-    except PreflightFailed as error:
-        run.failed[task.task] = error
-    return task.task not in run.failed
 
 
 class _Answered(NamedTuple):
@@ -144,17 +138,12 @@ def _aggregate(answered: _Answered, config: EvaluateConfig, run: EvaluationRun) 
     return [step(quoted(task), generated=quoted(generated), scored=quoted(scored))]
 
 
-def _run_whole(task: PlannedTask, config: EvaluateConfig, run: EvaluationRun) -> list[TaskResult]:
-    step = with_name(with_device(steps.run_whole, in_process=config.model.in_process), task.task)
-    return run.note(gather([step.submit(quoted(task), model=config.model, spending=config.spending)]))
-
-
-def _run_harness(task: TaskChoice, config: EvaluateConfig, run: EvaluationRun) -> list[TaskResult]:
-    step = with_name(with_device(steps.run_harness, in_process=config.model.in_process), f"harness {task.task}")
-    future = step.submit(
-        task, model=config.model, settings=config.settings, include_path=config.include_path, spending=config.spending
-    )
-    return run.note(gather([future]))
+def _run_at_once(
+    step: Any, task: PlannedTask | TaskChoice, config: EvaluateConfig, run: EvaluationRun, **settings: Any
+) -> list[TaskResult]:
+    """Measure a task by a single step, which asks and grades."""
+    whole = with_name(with_device(step, in_process=config.model.in_process), f"{step.name} {task.task}")
+    return run.note(gather([whole.submit(quoted(task), model=config.model, spending=config.spending, **settings)]))
 
 
 def _needs_device(task: PlannedTask) -> bool:
@@ -169,7 +158,10 @@ def _write_report(report: EvalReport, config: EvaluateConfig, run: EvaluationRun
     """
     to_database = config.save != "file" and bool(report.results) and not config.settings.debug
     if to_database:
-        compared = _compare_with_last(report)
+        try:
+            compared = steps.compare_with_last(quoted(report))
+        except StorageError:  # the database is away, and to be written next: that says so
+            compared = AgainstLast()
         additions = {"notes": (*report.notes, *compared.lines), "regressions": compared.regressions}
         report = report.model_copy(update=additions)
         run.in_database = run.attempt(lambda: steps.write_database(quoted(report)), "the database") is not None
@@ -179,10 +171,3 @@ def _write_report(report: EvalReport, config: EvaluateConfig, run: EvaluationRun
     if report.results and not config.settings.debug:
         steps.publish_report(quoted(report), file=run.written)
     return report
-
-
-def _compare_with_last(report: EvalReport) -> AgainstLast:
-    try:
-        return steps.compare_with_last(quoted(report))
-    except StorageError:  # the database is away, and to be written next: that says so
-        return AgainstLast()

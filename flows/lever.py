@@ -29,7 +29,6 @@ from tasks.lever import steps
 from tasks.lever.data.folder_layout import CARD_SUFFIX, Layout
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS, EncoderSpec, JudgeSpec
 from tasks.lever.learning.lever_results import LeverReport, describe_gains, describe_verdicts
-from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import Embedded, PoolRecipe, Stage
 from tasks.lever.worlds import DatasetRead, Effort, Learning, World, shard_numbers
@@ -84,7 +83,14 @@ def post_train(config: LeverConfig) -> LeverReport:
             _SeedRun(begun, world, place, lever_run, queries=parted.train_queries, card=card, seed=seed).run()
     if evaluated := tuple(seed_report.evaluated for seed_report in lever_run.seeds if seed_report.evaluated):
         lever_run.summary = steps.summarise(evaluated)
-        _publish_results(config, dataset, files, lever_run, lever_run.summary)
+        drawn = steps.draw_results(lever_run.summary, seeds=tuple(lever_run.seeds))
+        if config.save != "database":
+            folder = files.results / files.dataset / "selectors"
+            _export(lever_run, {folder / name: ref for name, ref in drawn.items()})
+        pictures: Any = {"drawn": drawn, "files": tuple(lever_run.files)}
+        lever_run.attempt(lambda: steps.publish_report(lever_run.summary, **pictures), "the Prefect UI")
+        if config.save != "file":
+            lever_run.attempt(lambda: steps.write_database(lever_run.report(), dataset=dataset.dataset), "the database")
         say("; ".join([*describe_gains(lever_run.summary)[:1], *describe_verdicts(lever_run.summary)]))
     return lever_run.end()
 
@@ -278,18 +284,3 @@ class _SeedRun:
 def _export(lever_run: LeverRun, files: dict[Path, Ref]) -> None:
     """Write artifacts to files, which the report names."""
     lever_run.add_files(steps.export_files({str(path): ref for path, ref in files.items()}).files)
-
-
-def _publish_results(
-    config: LeverConfig, dataset: DatasetRead, files: Layout, lever_run: LeverRun, summary: Summary
-) -> None:
-    """Write the scores to files, the Prefect UI and the database."""
-    drawn = steps.draw_results(summary, seeds=tuple(lever_run.seeds))
-    if config.save != "database":
-        folder = files.results / files.dataset / "selectors"
-        _export(lever_run, {folder / name: ref for name, ref in drawn.items()})
-    lever_run.attempt(
-        lambda: steps.publish_report(summary, drawn=drawn, files=tuple(lever_run.files)), "the Prefect UI"
-    )
-    if config.save != "file":
-        lever_run.attempt(lambda: steps.write_database(lever_run.report(), dataset=dataset.dataset), "the database")

@@ -29,7 +29,6 @@ from flows.rag import build_index
 from flows.running.answer_models import models_of
 from flows.running.config_reading import FlowConfig
 from flows.running.environment import git_commit, program, program_version
-from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
 from flows.running.run_reporting import alert, as_part, first_names, watched
@@ -48,7 +47,7 @@ from tasks.nightly.night_records import (
     SuiteUnusable,
 )
 from tasks.nightly.night_report import summarise_night
-from tasks.nightly.suite import NightBudget, Suite, SuiteIndex
+from tasks.nightly.suite import NightBudget, SuiteIndex
 from tasks.resources import artifacts
 from tasks.step import gather
 
@@ -77,8 +76,11 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     parts, budget_alerted = Parts(night=_run_id()), False
     if planned.index and suite.index:
         _refresh_index(suite.index, planned.index, parts, started=started)
-    for label, config_of_model in planned.models.items():
-        _measure_model(label, config_of_model, parts)
+    for label, model in planned.models.items():
+        child = as_part(evaluate, f"evaluate {label} {first_names(task.task for task in model.tasks)}")
+        if measured := parts.run_once(f"model {label}", model, ModelRun, child, partial(model_run, label)):
+            parts.models.append(measured)
+        release_models()  # the next one needs the device, and the next night may find other weights under its name
         budget_alerted = budget_alerted or _watch_budget(suite.budget, parts, started=started, after=label)
     if selector := planned.selector:
         parts.selector = parts.run_once(
@@ -99,7 +101,10 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
         selector=parts.selector.run if parts.selector else None,
         failures=tuple(parts.failures),
     )
-    return _end_state(_publish(night, suite))
+    ref = steps.collect(night, nights=suite.nights, rules=suite.regression)
+    written = steps.write_files(ref, output=suite.output)
+    steps.publish_report(ref, written=sorted(written.files))
+    return _end_state(artifacts().load(NightReport, ref))
 
 
 def _refresh_index(suite_index: SuiteIndex, config: IndexConfig, parts: Parts, *, started: datetime) -> None:
@@ -131,16 +136,6 @@ def _refresh_index(suite_index: SuiteIndex, config: IndexConfig, parts: Parts, *
     parts.index = refreshed.model_copy(update={"measured": parts.attempt("index questions", measure)})
 
 
-def _measure_model(label: str, config: EvaluateConfig, parts: Parts) -> None:
-    """Evaluate one model, as a child run."""
-    name = f"evaluate {label} {first_names(task.task for task in config.tasks)}"
-    child = as_part(evaluate, name)
-    measured = parts.run_once(f"model {label}", config, ModelRun, child, partial(model_run, label))
-    if measured:
-        parts.models.append(measured)
-    release_models()  # the next one needs the device, and the next night may find other weights under the same name
-
-
 def _watch_budget(budget: NightBudget, parts: Parts, *, started: datetime, after: str) -> bool:
     """Alert that the night has spent more than its budget, of which an automation notifies people; return whether."""
     tokens = 0
@@ -150,14 +145,6 @@ def _watch_budget(budget: NightBudget, parts: Parts, *, started: datetime, after
     if excess:
         parts.attempt("budget", partial(alert, OVER_BUDGET, f"{flow_run.name} is {excess}, after {after}."))
     return excess is not None
-
-
-def _publish(night: Night, suite: Suite) -> NightReport:
-    """Publish the report in the UI, as files and as a line in the history of the suite; return it."""
-    ref = steps.collect(night, nights=suite.nights, rules=suite.regression)
-    written = steps.write_files(ref, output=suite.output)
-    steps.publish_report(ref, written=sorted(written.files))
-    return artifacts().load(NightReport, ref)
 
 
 def _end_state(report: NightReport) -> NightReport | State[NightReport]:

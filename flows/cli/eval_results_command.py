@@ -326,8 +326,8 @@ def _check(name: str, data: Data, as_json: bool) -> None:
             problems = list(benchmark.check(items, tools))
             unscorable = benchmark.find_unscorable(items, tools)
 
-    found = ((item.id, find_defect(benchmark.name, item)) for item in items)
-    defects = {item: f"{defect.why} ({defect.source})" for item, defect in found if defect}
+    item_defects = ((item.id, find_defect(benchmark.name, item)) for item in items)
+    defects = {item: f"{defect.why} ({defect.source})" for item, defect in item_defects if defect}
 
     def show() -> None:
         screen = Screen(soft_wrap=True, markup=False)

@@ -115,8 +115,8 @@ def run(
         debug_log = log_details(evaluation.output_path) if evaluation.settings.debug else None
         outcome = run_flow(evaluate, evaluation, errors.TasksFailed, errors.Unfinished, errors.NotKept)
     is_stored = evaluation.save != "file"
-    shown = str(evaluation.output_path) if debug_log else outcome.report.run.id[:8] if is_stored else None
-    emit(outcome.report, as_json, lambda: show_report(outcome.report, name=shown))
+    name = str(evaluation.output_path) if debug_log else outcome.report.run.id[:8] if is_stored else None
+    emit(outcome.report, as_json, lambda: show_report(outcome.report, name=name))
     if debug_log and not as_json:
         screen.print_line(f"[dim]log: {escape(str(debug_log))}[/dim]")
     if outcome.unfinished:

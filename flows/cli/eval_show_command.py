@@ -55,10 +55,10 @@ def show(
         emit(report, as_json, lambda: _show_run(report, path=stored_run.path, every=task is not None))
         return
     tasks = [task] if task else [result.task for result in stored_run.report.results]
-    found = {name: samples for name in tasks if (samples := stored_run.item(name, item))}
-    if len(found) > 1:
-        fail(f"{', '.join(found)} each have an item {item}; say which with --task {'|'.join(found)}", REFUSED)
-    task_name, samples = next(iter(found.items()), (" or ".join(tasks), []))
+    by_task = {name: samples for name in tasks if (samples := stored_run.item(name, item))}
+    if len(by_task) > 1:
+        fail(f"{', '.join(by_task)} each have an item {item}; say which with --task {'|'.join(by_task)}", REFUSED)
+    task_name, samples = next(iter(by_task.items()), (" or ".join(tasks), []))
     if not samples:
         first = list(dict.fromkeys(sample.item for name in tasks for sample in islice(stored_run.samples(name), 100)))
         examples = ", ".join([*first[:5], *(["…"] if len(first) > 5 else [])]) or "none: no samples were kept with it"

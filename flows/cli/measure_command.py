@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +26,7 @@ from tasks.rag import STRATEGY
 from tasks.rag.answers import MAX_WRONG, Calibration
 
 if TYPE_CHECKING:
-    from tasks.rag.measuring.answer_checks import AnswerCheck, KindScores
+    from tasks.rag.measuring.answer_checks import AnswerCheck
     from tasks.rag.measuring.measured_figures import Measured
     from tasks.rag.measuring.ranking_metrics import Mean
 
@@ -205,22 +205,18 @@ def _show(measured: Measured, notes: Sequence[str], *, most_wrong: float | None)
                 label = words + promise if words == WRONG else words
                 answer_rows.append((label, *_cells(share), share.n))
         console.print(make_table("answers", "share", "95 %", "n", rows=answer_rows))
-        _show_kinds(answer_scores.kinds)
+        # what became of each kind of question, and how often its surest answers are wrong
+        kinds = answer_scores.kinds.items()
+        counts = [
+            (kind, scores.n, scores.right, scores.wrong, scores.abstained, _rounded(scores.calibration_error))
+            for kind, scores in kinds
+        ]
+        console.print(make_table("kind", *(f">{name}" for name in KIND_COLUMNS), rows=counts))
+        curves = [(kind, *(_rounded(scores.risk_at(part / 10)) for part in range(1, 11))) for kind, scores in kinds]
+        console.print(make_table("wrong of the surest", *(f">{part}0 %" for part in range(1, 11)), rows=curves))
         unscored = f", {answer_scores.unscored} more could not be asked" if answer_scores.unscored else ""
         console.print(f"[dim]{answer_scores.n} questions asked{unscored}[/dim]")
     console.print_notes(notes)
-
-
-def _show_kinds(kinds: Mapping[str, KindScores]) -> None:
-    """Print what became of each kind of question, and how often its surest answers are wrong."""
-    counts = [
-        (kind, scores.n, scores.right, scores.wrong, scores.abstained, _rounded(scores.calibration_error))
-        for kind, scores in kinds.items()
-    ]
-    console.print(make_table("kind", *(f">{name}" for name in KIND_COLUMNS), rows=counts))
-    tenths = range(1, 11)
-    curves = [(kind, *(_rounded(scores.risk_at(part / 10)) for part in tenths)) for kind, scores in kinds.items()]
-    console.print(make_table("wrong of the surest", *(f">{part}0 %" for part in tenths), rows=curves))
 
 
 def _rounded(share: float | None) -> str:

@@ -159,8 +159,8 @@ def chunks(
         rows = range(len(opened))
         if document is not None:
             with plain_errors(ValueError):
-                named = find_named_documents([document], opened.catalogue)
-            rows = [row for row in rows if opened.document(row).document in named]
+                documents = find_named_documents([document], opened.catalogue)
+            rows = [row for row in rows if opened.document(row).document in documents]
         selected = [(opened.document(row).name, read_chunk(opened, row)) for row in (rows if every else rows[:limit])]
     listed: list[dict[str, Any]] = [
         {"document_name": name, **chunk.model_dump(mode="json")} for name, chunk in selected

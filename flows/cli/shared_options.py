@@ -72,9 +72,9 @@ def default_index(documents: Path) -> Path:
     index, own = settings().home / DEFAULT_INDEX, str(documents.absolute())
     status = read_status(index) if is_published(index) else None
     if status and status.parameters.get("documents", own) != own:
-        other = shlex.join(["trivet", "rag", "index", str(documents), "--index", str(index.with_name(Path(own).name))])
+        make = shlex.join(["trivet", "rag", "index", str(documents), "--index", str(index.with_name(Path(own).name))])
         indexed = status.parameters["documents"]
-        fail(f"the default index is of {indexed}, whose documents it would lose; make another one: {other}", REFUSED)
+        fail(f"the default index is of {indexed}, whose documents it would lose; make another one: {make}", REFUSED)
     return index
 
 

@@ -181,10 +181,6 @@ def _time(match: re.Match[str]) -> list[Number]:
     return [Number(Decimal(hour * 100 + minute), "time", "", match.start(), match.end())]
 
 
-def _quarter(match: re.Match[str]) -> list[Number]:
-    return [Number(Decimal(words.quarter_number(match)), "quarter", "", match.start(), match.end())]
-
-
 def _hangul_money(match: re.Match[str]) -> list[Number]:
     if not any(sign in DIGIT_SYLLABLES for sign in match["amount"]):
         return []
@@ -279,5 +275,5 @@ _Reader = Callable[[re.Match[str]], list[Number]]
 _CALENDAR_READERS: tuple[tuple[re.Pattern[str], _Reader], ...] = (
     *((pattern, _date) for pattern in words.DATES),
     (words.TIME, _time),
-    (words.QUARTER, _quarter),
+    (words.QUARTER, lambda match: [Number(Decimal(words.quarter_number(match)), "quarter", "", *match.span())]),
 )

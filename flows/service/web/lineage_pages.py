@@ -9,7 +9,20 @@ from fastapi.responses import Response
 from flows.service.web.ask_pages import answer_of, conversation_of
 from flows.service.web.visits import Pages, Problem, Visit
 from storage.storage_errors import UnknownRun
-from tasks.origins.origin_tree import OriginTree, made_by
+from tasks.evaluation.results.finding_runs import find_stored_run
+from tasks.origins.origin_tree import (
+    OriginTree,
+    build_trees,
+    corpus_of,
+    made_by,
+    trace_answer,
+    trace_cell,
+    trace_chunk,
+    trace_run,
+    trace_score,
+)
+from tasks.rag.answers import Answered
+from tasks.resources import artifacts, lineage, responses
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 CELL = re.compile(r".+:\d+:\d+:\d+")
@@ -19,18 +32,19 @@ pages = Pages()
 @pages.get("/why")
 def show_origin(visit: Visit) -> Response:
     """Show the origins of what the address names; a form where it names nothing."""
-    query, trees = visit.query, tuple[OriginTree, ...]()
+    query, trees, visit_there, answers = visit.query, tuple[OriginTree, ...](), visit, list[Answered]()
     subject, session = query.get("thing", "").strip(), query.get("session")
+    if session:
+        visit_there, _, answers = conversation_of(visit, session)
     if chunk := query.get("chunk"):
         trees = (_trace_chunk(visit, chunk),)
     elif session:
-        trees = (_trace_turn(visit, session, query.get("turn", "")),)
+        trees = (trace_answer(answer_of(answers, query.get("turn", "")), artifacts(), lineage()),)
     elif subject:
         # never of a file; an evaluation's digest is that of its run, which tells more
         if "task" not in query and DIGEST.fullmatch(subject):
             trees = _trace_digest(subject)
         trees = trees or _trace_run(visit, subject)
-    visit_there = conversation_of(visit, session)[0] if session else visit
     return visit.page(
         "why.html",
         trees=trees,
@@ -42,9 +56,6 @@ def show_origin(visit: Visit) -> Response:
 
 def _trace_digest(prefix: str) -> tuple[OriginTree, ...]:
     """Return the recorded origins of a digest; none for the digest of an evaluation, whose run tells more."""
-    from tasks.origins.origin_tree import build_trees
-    from tasks.resources import lineage
-
     digests = lineage().beginning(prefix)
     if len(digests) > 1:
         raise Problem(409, f"{prefix} begins {len(digests)} digests: {', '.join(digests)[:200]}; give more digits")
@@ -52,20 +63,8 @@ def _trace_digest(prefix: str) -> tuple[OriginTree, ...]:
     return () if trees and trees[0].what == "run" else trees
 
 
-def _trace_turn(visit: Visit, session_id: str, n: str) -> OriginTree:
-    """Return the origins of an answer in a conversation. Raises Problem."""
-    from tasks.origins.origin_tree import trace_answer
-    from tasks.resources import artifacts, lineage
-
-    _, _, answers = conversation_of(visit, session_id)
-    return trace_answer(answer_of(answers, n), artifacts(), lineage())
-
-
 def _trace_chunk(visit: Visit, chunk_id: str) -> OriginTree:
     """Return the origins of a passage or number. Raises Problem, a 404, where it or its index's origin is unknown."""
-    from tasks.origins.origin_tree import corpus_of, trace_cell, trace_chunk
-    from tasks.resources import artifacts, lineage
-
     with visit.live.borrow() as current:
         digest = current.index.digest
     corpus = corpus_of(digest, artifacts(), lineage())
@@ -78,10 +77,6 @@ def _trace_chunk(visit: Visit, chunk_id: str) -> OriginTree:
 
 
 def _trace_run(visit: Visit, run_name: str) -> tuple[OriginTree, ...]:
-    from tasks.evaluation.results.finding_runs import find_stored_run
-    from tasks.origins.origin_tree import build_trees, trace_run, trace_score
-    from tasks.resources import artifacts, lineage, responses
-
     evaluations = visit.workplace.evaluations()
     try:
         run = evaluations.run(run_name)

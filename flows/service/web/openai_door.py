@@ -131,16 +131,15 @@ def _read_question(body: ChatRequest) -> Question:
     if not spoken or spoken[-1].role != "user":
         raise _Refused(400, "the last message must be the user's, with text; it is the question")
     turns = [
-        Turn(question=message.text, answer=_without_sources(reply.text))
+        # without the short answer, links, marks of doubt and sources of an earlier answer of ours
+        Turn(
+            question=message.text,
+            answer=SOURCES.sub("", LINK.sub(r"[\1]", HEADLINE.sub("", reply.text))).replace(DOUBT, ""),
+        )
         for message, reply in pairwise(spoken)
         if message.role == "user" and reply.role == "assistant"
     ]
     return Question(question=spoken[-1].text, history=tuple(turns))
-
-
-def _without_sources(answer: str) -> str:
-    """Return an earlier answer of ours without its short answer, links, marks of doubt and sources."""
-    return SOURCES.sub("", LINK.sub(r"[\1]", HEADLINE.sub("", answer))).replace(DOUBT, "")
 
 
 def _require_answer(answer: Answered | Refusal) -> Answered:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -30,7 +31,6 @@ from tasks.documents.formats import find_format
 from tasks.documents.isolation import DocumentUnreadable, ReadLimits
 from tasks.rag.answering.evidence import NoPicture, draw_pages
 from tasks.rag.answers import Citation, page_source_of, place_of
-from tasks.rag.indexing.index_report import DocumentStatus
 
 PICTURE = "/pictures/{document}/{page}.png"
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -92,7 +92,9 @@ def _place_values(visit: Visit, document: str, page: int | None, box: BBox | Non
     if entry is None:
         raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
     status = statuses_of(visit.live.folder).get(document)
-    pages = _read_pages(status)
+    pages: tuple[ReadPage, ...] = ()
+    with suppress(StorageError):  # the reading is not at hand
+        pages = _load_document(status.reading.model_dump_json()).pages if status and status.reading else ()
     blocks = next((read_page.blocks for read_page in pages if read_page.number == page), ())
     # around the quote, or around its passage where the reading of the document is not at hand
     boxes = boxes_of(quote, within=box, blocks=blocks) if box and page else ()
@@ -121,14 +123,6 @@ def _place_values(visit: Visit, document: str, page: int | None, box: BBox | Non
             for name, number in around.items()
         },
     }
-
-
-def _read_pages(status: DocumentStatus | None) -> tuple[ReadPage, ...]:
-    """Return the pages that were read of a document; none where that is not at hand."""
-    try:
-        return _load_document(status.reading.model_dump_json()).pages if status and status.reading else ()
-    except StorageError:
-        return ()
 
 
 @lru_cache(maxsize=READINGS_KEPT)

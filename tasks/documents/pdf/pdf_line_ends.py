@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from functools import cache, cached_property
 from importlib.util import find_spec
 from itertools import pairwise, starmap
@@ -178,7 +178,9 @@ class _Words:
         joined = (first + second).lower()
         if second in SUSPENDED:
             return joined in _common_words()
-        return any(stem in self._counts or stem in _common_words() for stem in _stems(joined))
+        stems = [joined.removesuffix(ending) for ending in INFLECTIONS if joined.endswith(ending)]
+        words = (word for stem in stems for word in (stem, f"{stem}e"))
+        return any(word in self._counts or word in _common_words() for word in words)
 
     def _begins_word(self, cut: _Cut) -> bool:
         """Return whether a Hangul word of the document begins with both parts but the last syllable, a particle."""
@@ -194,13 +196,6 @@ class _Words:
 def _ends(cut: _Cut) -> tuple[str, str]:
     """Return the parts of a compound on both sides of a line end: `the`, `art` of `state-of-the-` and `art`."""
     return cut.left.rpartition("-")[2], cut.right.partition("-")[0]
-
-
-def _stems(word: str) -> Iterator[str]:
-    for ending in INFLECTIONS:
-        if word.endswith(ending):
-            stem = word.removesuffix(ending)
-            yield from (stem, f"{stem}e")
 
 
 @cache

@@ -111,11 +111,7 @@ def _keep_signals_from_runners() -> None:
         if number not in (signal.SIGPIPE, signal.SIGXFSZ) and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, _wake)
-
-
-def _wake(*_: object) -> None:
-    """Do nothing: with a handler, a signal wakes the poll through the wakeup descriptor."""
+    signal.signal(signal.SIGCHLD, _do_nothing)  # with a handler, it wakes the poll through the wakeup descriptor
 
 
 def _reset_interpreter(settings: Settings) -> None:

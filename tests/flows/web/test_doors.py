@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 from PIL import Image
 from pydantic import SecretStr
 
-from flows.service.web.openai_door import Message, _read_question, _without_sources
+from flows.service.web.openai_door import Message, _read_question
 from models.embedders import open_embedder
 from tests.command import TRIVET
 from tests.flows.asks import publish_texts
@@ -147,7 +147,6 @@ def test_a_turn_before_is_history_without_its_links() -> None:
     question = _read_question(ChatRequest(messages=messages))
     assert question.question == "And then?"
     assert [(turn.question, turn.answer) for turn in question.history] == [("Cost?", "It costs 7 won [1]. On 9.\n")]
-    assert _without_sources("plain") == "plain"
 
 
 @pytest.mark.parametrize(
