@@ -68,19 +68,14 @@ def models_of(llm: str | None) -> Models:
         name = name if name.partition(":")[0] in backends() else f"openai:{name}"
     elif name.partition(":")[0] not in backends():
         raise ModelUnavailable(f"there is no --llm {name!r}; give none, local, openai, or a model: {spellings()}")
+    # arguments follow a name as JSON: `openai:NAME,{"base_url": …}`
+    has_endpoint = name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]
+    has_endpoint |= bool(settings().llm_base_url or settings().openai_base_url)
     # OpenAI's own address is the default of a client, and not a local place
-    if not (_has_endpoint(name) or (settings().openai_api_key and word != "local")):
+    if not (has_endpoint or (settings().openai_api_key and word != "local")):
         remedy = address if word == "local" else f"{address}, or OPENAI_API_KEY for OpenAI's own"
         raise ModelUnavailable(f"--llm {word} needs a server: {remedy}")
     return Models(wiring="local", large=name, small=name, revision=revision_of(name))
-
-
-def _has_endpoint(name: str) -> bool:
-    """Return whether a model runs in this process, or an endpoint is configured or part of its name."""
-    # arguments follow a name as JSON: `openai:NAME,{"base_url": …}`
-    if name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]:
-        return True
-    return bool(settings().llm_base_url or settings().openai_base_url)
 
 
 def resolve_name(name: str) -> str:
