@@ -120,7 +120,7 @@ def _score_responses(request: EvaluationRequest, *, out: Path | None, as_json: b
     from tasks.evaluation.record_lines import read_shards
     from tasks.evaluation.results.results_file import build_content, write_files
     from tasks.evaluation.running.rescoring import score_file
-    from tasks.evaluation.running.shard_grading import find_unexecuted
+    from tasks.evaluation.running.shard_grading import find_unfinished
     from tasks.resources import artifacts
 
     judge = request.judge and request.judge.model_dump(mode="json")
@@ -129,7 +129,7 @@ def _score_responses(request: EvaluationRequest, *, out: Path | None, as_json: b
     planned, result = score_file(request, artifacts())
     run_state.results.append(result)
     if result.family == "code":
-        run_state.unfinished |= find_unexecuted(result.task, read_shards(artifacts(), result.samples, Sample))
+        run_state.unfinished |= find_unfinished(result.task, read_shards(artifacts(), result.samples, Sample), ())
     report = run_state.report(planned, spent=Budget())
     emit(build_content(report), as_json, lambda: show_report(report))
     if out:  # after the output, since a disk may be full

@@ -150,7 +150,7 @@ def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
 @step(version=5)
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     """Grade a shard of responses. Raises Incomplete where a judge or the sandbox failed for now."""
-    from tasks.evaluation.running.shard_grading import find_unexecuted, find_unjudged, score_shard
+    from tasks.evaluation.running.shard_grading import find_unfinished, score_shard
 
     asking = _open_asking(task.judge, spending) if task.judge else None
     progress.expect(f"score {task.task}", 1)
@@ -160,10 +160,7 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
         scored = score_shard(shard, task, artifacts(), asking)
     progress.advance(f"score {task.task}")
     samples = read_lines(artifacts(), scored.samples, Sample)
-    if asking and asking.away:
-        raise Incomplete(scored, find_unjudged(task.task, samples, asking.away[0]))
-    unfinished = find_unexecuted(task.task, samples) if task.family == "code" else {}
-    if unfinished:
+    if unfinished := find_unfinished(task.task, samples, asking.away if asking else ()):
         raise Incomplete(scored, unfinished)
     return scored
 

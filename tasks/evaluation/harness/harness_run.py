@@ -10,7 +10,6 @@ import random
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -275,7 +274,8 @@ def read_outcome(
     answered = counts.model_copy(update={"scored": counts.scored + counts.unscored, "unscored": 0})
     has_bounds = all(task.rises(task.main) for task in tasks) and counts.scored == answered.scored
     has_bounds &= all(0 <= sample.score <= 1 for sample in samples if sample.score is not None)
-    items = tuple(item for task in tasks for item in task.items())
+    items = tuple(task.item(number) for task in tasks for number in task.by_doc)
+    responses = tuple(response for task in tasks for number in task.by_doc for response in task.responses(number))
     coverage = measure_coverage(len(items), answered, samples, has_bounds=has_bounds)
     by_task: dict[str, JsonValue] = {task.name: _read_metrics(task.results) for task in tasks}
     result = TaskResult(
@@ -293,7 +293,7 @@ def read_outcome(
         usage=usage,
         notes=(*notes, *coverage.notes),
     )
-    return HarnessOutcome(result, samples, items, tuple(response for task in tasks for response in task.responses()))
+    return HarnessOutcome(result, samples, items, responses)
 
 
 class _Task:
@@ -309,20 +309,18 @@ class _Task:
         """Key of the task's headline metric: its first metric under its first filter; empty without any answer."""
         self._answer_log = answer_log
         self._alone = alone
-        self._by_doc: dict[int, list[Mapping[str, Any]]] = {}
+        self.by_doc: dict[int, list[Mapping[str, Any]]] = {}
+        """Number of each item, in the order in which they were asked, with what was logged of it, once per filter."""
         for logged in results["samples"][name]:
-            self._by_doc.setdefault(logged["doc_id"], []).append(logged)
+            self.by_doc.setdefault(logged["doc_id"], []).append(logged)
 
     def rises(self, key: str) -> bool:
         """Return whether a higher value of the metric is better."""
         return self.higher_is_better.get(key.partition(",")[0]) is not False
 
-    def items(self) -> Iterator[Item]:
-        """Yield the items of the task, as the harness asked them."""
-        return map(self._item, self._by_doc)
-
-    def _item(self, number: int) -> Item:
-        logged = self._by_doc[number][0]  # of several filters each logs the item
+    def item(self, number: int) -> Item:
+        """Return an item of the task, as the harness asked it."""
+        logged = self.by_doc[number][0]  # of several filters each logs the item
         arguments: Sequence[Any] = logged["arguments"]
         continuations = [
             _as_plain_json(argument[1]) for argument in arguments if len(argument) > 1 and isinstance(argument[1], str)
@@ -335,21 +333,18 @@ class _Task:
             detail={} if self.generates or len(arguments[0]) < 2 else {"continuations": continuations},
         )
 
-    def responses(self) -> Iterator[Response]:
-        """Yield the model's responses, in the order of items and repeats; none for log-probabilities."""
-        return chain.from_iterable(map(self._responses, self._by_doc))
-
-    def _responses(self, number: int) -> list[Response]:
+    def responses(self, number: int) -> list[Response]:
+        """Return the model's responses to an item, one per repeat; none for log-probabilities."""
         return self._answer_log.responses(DocKey(self.name, number), item=self._id(number))
 
     def samples(self) -> Iterator[Sample]:
         """Yield a graded sample for each item, scored by the headline metric; none where an answer failed for now."""
-        for number, logged in self._by_doc.items():
-            doc, responses = DocKey(self.name, number), self._responses(number)
+        for number, logged in self.by_doc.items():
+            doc, responses = DocKey(self.name, number), self.responses(number)
             if len(responses) < len(self._answer_log.answers[doc]):
                 continue
             if unanswered := next((response for response in responses if response.unanswered), None):
-                yield make_unanswered_sample(self._item(number), unanswered)
+                yield make_unanswered_sample(self.item(number), unanswered)
                 continue
             # numeric metrics, under all filters
             values: dict[str, float] = {}

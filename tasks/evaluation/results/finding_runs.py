@@ -39,14 +39,14 @@ class FoundRun:
     def samples(self, task: str) -> Iterator[Sample]:
         """Yield the samples of a task, one at a time. Raises ResultsUnusable, DatabaseUnavailable."""
         self.require(task)
-        if self.path:
-            return read_samples(self.path, task)
-        assert self._evaluations
-        return self._evaluations.samples(self.report.run.id, task)
+        if self._evaluations:
+            return self._evaluations.samples(self.report.run.id, task)
+        assert self.path
+        return read_samples(self.path, task)
 
     def graded(self, task: str) -> Iterator[Sample | Graded]:
         """Yield the samples of a task with what a comparison needs of them. Raises as `samples` does."""
-        if self._evaluations and not self.path:
+        if self._evaluations:
             self.require(task)
             return self._evaluations.graded(self.report.run.id, task)
         return self.samples(task)
@@ -54,7 +54,7 @@ class FoundRun:
     def item(self, task: str, item: str) -> list[Sample]:
         """Return the samples of one item, by repeat; empty where the run has no such item. Raises as `samples` does."""
         self.require(task)
-        if self._evaluations and not self.path:
+        if self._evaluations:
             return self._evaluations.sample(self.report.run.id, task, item)
         item_samples = (sample for sample in self.samples(task) if sample.item == item)
         return sorted(item_samples, key=lambda sample: sample.repeat)

@@ -91,16 +91,16 @@ def grade_answered(
     yield from (sample for sample in waiting if sample is not None)
 
 
-def find_unjudged(task: str, samples: Iterable[Sample], why: str) -> dict[str, str]:
-    """Return the reason for each item without a verdict; the next run asks for these verdicts again."""
-    unscored = [sample for sample in samples if sample.outcome == "unscored"]
-    return {f"{task} {sample.item}": f"judge: {why}" for sample in unscored} or {f"{task}, judge": why}
+def find_unfinished(task: str, samples: Iterable[Sample], away: Sequence[str]) -> dict[str, str]:
+    """Return the reason for each item whose judge or sandbox failed for now; the next run grades it again.
 
-
-def find_unexecuted(task: str, samples: Iterable[Sample]) -> dict[str, str]:
-    """Return the reason for each item whose programs could not be executed; the next run executes them again."""
-    unscored = (sample for sample in samples if sample.status == "unscored" and sample.reason.startswith(BROKEN))
-    return {f"{task} {sample.item}": sample.reason for sample in unscored}
+    away: why the judge did not answer, for each failed call.
+    """
+    if not away:
+        broken = (sample for sample in samples if sample.status == "unscored" and sample.reason.startswith(BROKEN))
+        return {f"{task} {sample.item}": sample.reason for sample in broken}
+    unscored = (sample for sample in samples if sample.outcome == "unscored")
+    return {f"{task} {sample.item}": f"judge: {away[0]}" for sample in unscored} or {f"{task}, judge": away[0]}
 
 
 def pair_responses(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tuple[Item, Response]]:
