@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -302,30 +301,22 @@ LONGEST_S = 600.0
 
 def read_aloud(text: str) -> None:
     """Read `text` aloud, or print on stderr why that is not possible."""
-    if reason := speak(text):
-        typer.secho(f"not read aloud: {reason}", dim=True, err=True)
-
-
-def speak(text: str, *, wav: Path | None = None) -> str | None:
-    """Read `text` aloud, or into the file `wav`; returns why that is not possible, or None."""
     from tasks.language.sentences import language_of, strip_marks
 
-    program, plain = shutil.which("espeak-ng"), strip_marks(text).strip()
-    if program is None:
-        return "espeak-ng is not installed; install it with `apt-get install espeak-ng`"
-    if not plain:
-        return None
+    plain, reason = strip_marks(text).strip(), ""
     # -b 1: the text is UTF-8; from stdin, since it may begin with a dash
-    command = [program, "-v", VOICES[language_of(plain)], "-b", "1", *(["-w", str(wav)] if wav else []), "--stdin"]
+    command = ["espeak-ng", "-v", VOICES[language_of(plain)], "-b", "1", "--stdin"]
     try:
         process = subprocess.run(command, input=plain.encode(), capture_output=True, timeout=LONGEST_S, check=False)
+    except FileNotFoundError:
+        reason = "espeak-ng is not installed; install it with `apt-get install espeak-ng`"
     except subprocess.TimeoutExpired:
-        return f"stopped after {LONGEST_S:g} s"
-    if wav and process.returncode == 0 and not wav.exists():  # espeak-ng reports no error for this
-        return f"{wav} cannot be written"
-    errors = process.stderr.decode(errors="replace").strip().splitlines()
-    if any(line.startswith("ALSA") for line in errors):  # without a sound card it still exits with 0
-        return "there is no sound device that espeak-ng can use"
-    if process.returncode or any(line.lower().startswith("error") for line in errors):
-        return f"espeak-ng failed: {errors[-1] if errors else f'exit code {process.returncode}'}"
-    return None
+        reason = f"stopped after {LONGEST_S:g} s"
+    else:
+        errors = process.stderr.decode(errors="replace").strip().splitlines()
+        if any(line.startswith("ALSA") for line in errors):  # without a sound card it still exits with 0
+            reason = "there is no sound device that espeak-ng can use"
+        elif process.returncode or any(line.lower().startswith("error") for line in errors):
+            reason = f"espeak-ng failed: {errors[-1] if errors else f'exit code {process.returncode}'}"
+    if reason:
+        typer.secho(f"not read aloud: {reason}", dim=True, err=True)

@@ -189,13 +189,12 @@ def least_confidence(wrong: Sequence[float], n: int, *, most_wrong: float) -> fl
     return math.nextafter(ranked[allowed], math.inf) if allowed < len(ranked) else 0.0
 
 
-def clopper_pearson(k: int, n: int, *, level: float = 0.95) -> Interval:
-    """Return the exact interval of a share of k in n."""
+def clopper_pearson(k: int, n: int) -> Interval:
+    """Return the exact 95 % interval of a share of k in n."""
     from scipy.special import betaincinv  # scipy.stats takes a second to import
 
-    tail = (1 - level) / 2
-    low = float(betaincinv(k, n - k + 1, tail)) if k else 0.0
-    high = float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
+    low = float(betaincinv(k, n - k + 1, 0.025)) if k else 0.0
+    high = float(betaincinv(k + 1, n - k, 0.975)) if k < n else 1.0
     return Interval(low, high)
 
 

@@ -100,14 +100,14 @@ def sign_flips(differences: Sequence[float], *, seed: int) -> tuple[float, Metho
     return (extreme + 1) / (PERMUTATIONS + 1), "sign flips, drawn"
 
 
-def find_discoveries(ps: Sequence[float], *, rate: float = SIGNIFICANT) -> list[bool]:
-    """Return which of several tests to believe, so that on average at most `rate` of the believed ones are chance.
+def find_discoveries(ps: Sequence[float]) -> list[bool]:
+    """Return which of several tests to believe, so that on average at most 5 % of the believed ones are chance.
 
     Source: Benjamini and Hochberg 1995, Controlling the False Discovery Rate; it holds for independent and for
     positively dependent tests, as of benchmarks of one model.
     """
     ranked = sorted(ps)
-    believed = (p for rank, p in enumerate(ranked, start=1) if p <= rate * rank / len(ranked))
+    believed = (p for rank, p in enumerate(ranked, start=1) if p <= SIGNIFICANT * rank / len(ranked))
     limit = max(believed, default=-1.0)
     return [p <= limit for p in ps]
 
