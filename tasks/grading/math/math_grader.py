@@ -61,11 +61,13 @@ class Verdict(NamedTuple):
 class MathGrader:
     """Compares answers with golds; thread-safe and deterministic.
 
-    deadline_s: for one comparison in the worker process; one that takes longer is not equal.
+    The worker process is started when it is needed and replaced when it dies; threads take turns.
+    deadline_s: for one comparison there; one that takes longer is not equal.
     """
 
     def __init__(self, *, deadline_s: float = DEADLINE_S) -> None:
-        self._worker = Worker()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._turn = Lock()
         self._deadline_s = deadline_s
         self._ask_worker_once = lru_cache(CACHED)(self._ask_worker)  # a method's own cache would keep the grader alive
 
@@ -77,7 +79,8 @@ class MathGrader:
 
     def close(self) -> None:
         """End the process in which sympy runs; a later comparison starts another one."""
-        self._worker.close()
+        with self._turn:
+            self._drop_worker()
 
     def compare(self, gold: str, answer: str, *, extracted: bool = False) -> Verdict:
         """Compare an answer with a gold; both may be bare, in dollars, in a box, or in a whole text.
@@ -97,10 +100,28 @@ class MathGrader:
             return Verdict(False, "symbolic", failed=str(error))
 
     def _ask_worker(self, gold: str, answer: str) -> Verdict:
-        try:
-            return Verdict(self._worker.are_equal(gold, answer, self._deadline_s), "symbolic")
-        except DeadlinePassed:
-            return Verdict(False, "deadline")
+        """Return the verdict of sympy. Raises WorkerUnavailable."""
+        request = {"gold": gold, "answer": answer, "cpu_s": math.ceil(self._deadline_s) + 1}
+        with self._turn:
+            if self._process and self._process.poll() is not None:  # killed by someone while it was idle
+                self._drop_worker()
+            process = self._process = self._process or _start()
+            try:
+                assert process.stdin
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+                return Verdict(bool(json.loads(_read_line(process, self._deadline_s))["equal"]), "symbolic")
+            except (DeadlinePassed, OSError, ValueError):  # it took too long, was gone, or wrote no verdict
+                self._drop_worker()
+                return Verdict(False, "deadline")
+            except BaseException:  # it may still be at work on this
+                self._drop_worker()
+                raise
+
+    def _drop_worker(self) -> None:
+        process, self._process = self._process, None
+        if process:
+            _kill(process)
 
 
 @cache
@@ -263,43 +284,6 @@ class DeadlinePassed(Exception):
 
 class WorkerUnavailable(Exception):
     """No worker could be started, so that the answer cannot be graded."""
-
-
-class Worker:
-    """One process, started when it is needed and replaced when it dies; threads take turns."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._turn = Lock()
-
-    def are_equal(self, gold: str, answer: str, deadline_s: float) -> bool:
-        """Return whether sympy finds both equal. Raises DeadlinePassed or WorkerUnavailable."""
-        request = {"gold": gold, "answer": answer, "cpu_s": math.ceil(deadline_s) + 1}
-        with self._turn:
-            if self._process and self._process.poll() is not None:  # killed by someone while it was idle
-                self._drop()
-            process = self._process = self._process or _start()
-            try:
-                assert process.stdin
-                process.stdin.write(json.dumps(request).encode() + b"\n")
-                process.stdin.flush()
-                return bool(json.loads(_read_line(process, deadline_s))["equal"])
-            except (OSError, ValueError) as error:
-                self._drop()
-                raise DeadlinePassed("the worker was gone, or wrote no verdict") from error
-            except BaseException:  # it may still be at work on this
-                self._drop()
-                raise
-
-    def close(self) -> None:
-        """End the process; a later comparison starts another."""
-        with self._turn:
-            self._drop()
-
-    def _drop(self) -> None:
-        process, self._process = self._process, None
-        if process:
-            _kill(process)
 
 
 def _start() -> subprocess.Popen[bytes]:

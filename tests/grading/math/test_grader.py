@@ -57,7 +57,7 @@ HOSTILE = [
 
 
 def _pids(grader: MathGrader) -> list[int]:
-    process = grader._worker._process
+    process = grader._process
     return [process.pid] if process else []
 
 
