@@ -23,7 +23,6 @@ TWO_YEARS = (When(2021), When(2022), When(2023))
         ("복지관 운영비가 차지하는 비중은?", "%", ["복지관 운영비", WHOLE]),
         ("How many more seats does the Annex have than the Main Hall?", "amount", ["Annex seats", "Main Hall seats"]),
         ("What share of boardings were on trams?", "%", ["trams", "boardings"]),
-        ("The Annex is how many times as big as the Main Hall?", "times", ["Annex", "Main Hall"]),
     ],
 )
 def test_the_figures_and_what_is_done_with_them(question: str, shown: str, lines: list[str]) -> None:
