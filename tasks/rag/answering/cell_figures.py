@@ -1,4 +1,4 @@
-"""Answers questions for arithmetic over cells of any table and numbers of sentences, in any wording."""
+"""Answers questions for arithmetic over cells of any table, in any wording."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compute_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], 
     names = document_names_in(plan)
     if not list_readings(text, ANY_TWO, spoken_names=names):
         return None
-    cells = Cells(text, plan, hits, index)
+    cells = Cells(plan, hits, index)
     # without a year the one that most of the values are of is meant
     years = Counter(number.period.year for number in cells.numbers if number.period.label)
     latest = When(max(years, key=lambda year: (years[year], year))) if years else None  # of equally many, the later one
@@ -134,9 +134,8 @@ def _units_agree(fitted: CellReading) -> bool:
         part, whole = (abs(number.value) for number in fitted.numbers[:2])
         if not whole or part / whole > LARGEST_SHARE:
             return False
-    tables = {(number.document, number.table) for number in fitted.numbers if number.table >= 0}
-    in_one = len(tables) == 1 and all(number.table >= 0 for number in fitted.numbers)
-    return len(units) == 1 or (len(units - {""}) == 1 and in_one)
+    tables = {(number.document, number.table) for number in fitted.numbers}
+    return len(units) == 1 or (len(units - {""}) == 1 and len(tables) == 1)
 
 
 def confidence_of(together: Together) -> float:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
 from models.embedders import reads_script
 from models.protocols import Embedder
 from storage.index import Index
-from tasks.language.numbers import CALENDAR, read_numbers
 from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.computing import NAME_CONFIDENCE
-from tasks.rag.answering.passages import Passage, read_passages
-from tasks.rag.answering.question_reading import line_question, phrase_question, read_cell_question, read_year_question
+from tasks.rag.answering.question_reading import phrase_question, read_cell_question
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.cell_search import (
@@ -32,10 +30,9 @@ from tasks.rag.numbers.cell_search import (
     select_period,
 )
 from tasks.rag.numbers.concepts import words_of
-from tasks.rag.numbers.evaluation import Describe
 from tasks.rag.numbers.identities import describe_in_answer
-from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, UNDATED, Number, select_numbers
-from tasks.rag.numbers.periods import When, find_period
+from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, Number, select_numbers
+from tasks.rag.numbers.periods import When
 from tasks.rag.numbers.working_out import INPUT_SCALES, KOREAN_UNITS, cite_number
 from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
@@ -55,100 +52,30 @@ def look_up_cell(
     Raises WrongTokenizer.
     """
     tokenizer = index.manifest.tokenizer or BIGRAM
-    if extreme_year := find_extreme_year(question, plan, hits, index):
-        return extreme_year
     cell_question = read_cell_question(question, tokenizer=tokenizer, names=document_names_in(plan))
     if cell_question is None:
         return None
-    best_cell, is_named = _search_best(cell_question, question, plan, hits, index, embedder)
-    return answer_of(best_cell, cell_question, is_named=is_named, language=language_of(question)) if best_cell else None
-
-
-def make_describer(
-    plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]
-) -> Describe:
-    """Return a function from the words of a line and a period to the cell that they mean, and how sure it is, 0 to 1.
-
-    It returns None where no cell is as sure as an answer has to be.
-    """
-    tokenizer = index.manifest.tokenizer or BIGRAM
-
-    def describe(line: str, when: When) -> tuple[Number, float] | None:
-        cell_question = line_question(line, when, tokenizer=tokenizer)
-        if cell_question is None:
-            return None
-        best_cell, is_named = _search_best(cell_question, line, plan, hits, index, embedder)
-        if best_cell is None or best_cell.best.unheld:
-            return None
-        confidence = confidence_of(best_cell, is_named=is_named)
-        return (best_cell.best.number, confidence) if confidence >= LEAST else None
-
-    return describe
-
-
-def _search_best(
-    cell_question: CellQuestion,
-    text: str,
-    plan: RetrievalPlan,
-    hits: Sequence[Hit],
-    index: Index,
-    embedder: Callable[[], Embedder],
-) -> tuple[CellMatch | None, bool]:
-    """Return the cell that fits best, None where none does, and whether the question names the documents searched.
-
-    text: the words of the question, which decide whether the embedder can read them.
-    """
     candidates = _select_candidates(plan, hits, index)
     best_cell = search_cells(
         cell_question,
         candidates.numbers,
-        tokenizer=index.manifest.tokenizer or BIGRAM,
+        tokenizer=tokenizer,
         documents=candidates.documents if candidates.is_named else (),
         context=_CellContext(index, candidates.documents, hits).around,
         # MiniLM reads no Hangul: its closeness would be chance
-        embed=(lambda texts: embedder().embed(texts)) if reads_script(index.manifest.embedder, text) else None,
+        embed=(lambda texts: embedder().embed(texts)) if reads_script(index.manifest.embedder, question) else None,
     )
-    return best_cell, candidates.is_named
-
-
-def find_extreme_year(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
-    """Return the year in which a line is largest or smallest; None where no year is asked, or no line holds enough."""
-    tokenizer = index.manifest.tokenizer or BIGRAM
-    year_question = read_year_question(question, tokenizer=tokenizer, names=document_names_in(plan))
-    if year_question is None:
+    if best_cell is None:
         return None
-    cell_question, asks_largest = year_question
-    candidates = _select_candidates(plan, hits, index)
-    dated = [number for number in candidates.numbers if number.period.year and not NIL.fullmatch(number.shown)]
-    scorer = CellScorer(cell_question, dated, tokenizer)
-    context = _CellContext(index, candidates.documents, hits, titled=not candidates.is_named)
-    matches = (scorer.match(number, context.around(number), 1.0) for number in dated)  # the period is what is asked for
-    best = max(matches, key=lambda match: match.score, default=None)
-    # the best cell's line: its table, row and column, in whatever year
-    line = lambda number: (number.document, number.table, number.row_path, column_words(number.column_path))  # noqa: E731
-    years = {number.period.year: number for number in dated if best and line(number) == line(best.number)}
-    confidence = best.question_share * (OF_YEARS if candidates.is_named else OF_YEARS_UNNAMED) if best else 0.0
-    if len(years) < 2 or confidence < LEAST:  # a line of one year has no largest
-        return None
-    first, *rest = sorted(years.values(), key=lambda number: number.value, reverse=asks_largest)[:MOST_YEARS]
-    further = [f"FY{number.period.year} {number.shown.lstrip('$€£¥₩ ')} [{n}]" for n, number in enumerate(rest, 2)]
-    head = f"FY{first.period.year}: {cell_question.core} = {format_as_in_table(first, language_of(question))} [1]"
-    return Draft(
-        f"{head} ({', '.join(further)})",
-        tuple(cite_number(n, number) for n, number in enumerate((first, *rest), 1)),
-        reason=f"the years of a line that holds {best.question_share:.0%} of the question" if best else None,
-        confidence=round(confidence, 4),
-    )
+    return answer_of(best_cell, cell_question, is_named=candidates.is_named, language=language_of(question))
 
 
 class Cells:
     """The cells that a question may mean, scored against any words of it."""
 
-    def __init__(self, question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> None:
+    def __init__(self, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> None:
         self._tokenizer = index.manifest.tokenizer or BIGRAM
-        numbers, documents, is_named = _select_candidates(plan, hits, index)
-        text_numbers = read_text_numbers(hits, question, numbers)
-        self.numbers = [*numbers, *(number for number in text_numbers if number.document in documents)]
+        self.numbers, documents, is_named = _select_candidates(plan, hits, index)
         self._context = _CellContext(index, documents, hits, titled=not is_named)
         self._matches: dict[tuple[str, str, When | None], list[Match]] = {}
 
@@ -238,10 +165,6 @@ COUNTS: Mapping[str, str] = {"people": " people", "shares": " shares", "years": 
 # chosen on the calibration half of answers.jsonl: of 43 questions 33 right, 1 wrong (24 and 7 without cells)
 LEAST = 0.55
 """Confidence below which no answer is given."""
-OF_YEARS, OF_YEARS_UNNAMED = 0.9, 0.75
-"""Confidence in a year whose line holds the whole question; OF_YEARS_UNNAMED: in a document that it does not name."""
-MOST_YEARS = 8
-"""Most years that an answer lists."""
 MOST_MARGIN = 0.2
 """Lead over the next cell from which a larger lead makes an answer no surer."""
 
@@ -309,66 +232,3 @@ def _write_digits(number: Number, language: Language) -> str:
         parts = ((int(value) // 10**power % 10**4, sign) for power, sign in ((12, "조"), (8, "억"), (4, "만"), (0, "")))
         return " ".join(f"{part:,}{sign}" for part, sign in parts if part)
     return f"{value.normalize():,f}"
-
-
-MOST_CHARS = 400
-"""Characters of a passage above which it states too much for its numbers to be told apart."""
-DIGITS = re.compile(r"\d[\d,.]*")
-RANGE = re.compile(r"\d\s?[~∼–-]\s?\d")
-BARE = re.compile(r"\d|10|(?:19|20)\d\d|.*[A-Za-z]")
-"""Marks of lists, and years: they count nothing where no unit stands behind them."""
-WORD = re.compile(r"[^\W\d_]{2,}")
-
-
-def read_text_numbers(hits: Sequence[Hit], question: str, cells: Sequence[Number]) -> list[Number]:
-    """Return the numbers of the sentences and rows that were found, in their order.
-
-    Left out are numbers of the question, the ends of ranges and, in rows, values that are cells of the same page. The
-    `table` of each is a number below 0, so that no two passages are taken for one table.
-    """
-    question_digits = set(DIGITS.findall(question))
-    cell_values = {(cell.document, cell.page, cell.value) for cell in cells}
-    passages = (passage for passage in read_passages(hits) if not passage.is_list and len(passage.text) <= MOST_CHARS)
-    return [
-        number
-        for at, passage in enumerate(passages)
-        for number in _label_numbers(passage, hits[passage.hit], table=-1 - passage.hit, row=at)
-        if not question_digits.intersection(DIGITS.findall(number.shown))
-        and not (passage.is_row and (number.document, number.page, number.value) in cell_values)
-    ]
-
-
-def _label_numbers(passage: Passage, hit: Hit, *, table: int, row: int) -> Iterator[Number]:
-    """Yield the numbers of a passage, each with the words before it, or else behind it, as its label."""
-    text = passage.text
-    ranges = [match.span() for match in RANGE.finditer(text)]
-    quantities = [
-        number
-        for number in read_numbers(text)
-        if number.unit not in (*CALENDAR, "year")
-        and (number.unit or not BARE.fullmatch(number.text.strip("() ")))
-        and not any(number.start < end and start < number.end for start, end in ranges)  # 10~20% is no value
-    ]
-    ends = [0, *(number.end for number in quantities)]
-    starts = [*(number.start for number in quantities[1:]), len(text)]
-    period = find_period(text) or UNDATED
-    for col, quantity in enumerate(quantities):
-        before, after = text[ends[col] : quantity.start], text[quantity.end : starts[col]]
-        label = before if WORD.search(before) else after
-        path = (*hit.chunk.heading_path[-1:], text, " ".join(label.split()))
-        yield Number(
-            name=hit.document_name,
-            document=hit.chunk.document,
-            value=quantity.value,
-            shown=quantity.text,
-            scale=Decimal(1),
-            unit=quantity.unit,
-            period=period,
-            row_path=path,
-            column_path=(),
-            page=hit.chunk.page,
-            bbox=hit.chunk.bbox,
-            table=table,
-            row=row,
-            col=col,
-        )

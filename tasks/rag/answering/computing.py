@@ -15,10 +15,9 @@ from tasks.rag.numbers.computation_reading import (
     read_computation,
     writes_formula,
 )
-from tasks.rag.numbers.computations import Computation, operation
+from tasks.rag.numbers.computations import operation
 from tasks.rag.numbers.concepts import NEARLY, concepts, label_of, mentions, score_concepts, words_of
 from tasks.rag.numbers.document_numbers import TERM
-from tasks.rag.numbers.evaluation import Describe, find_no_cell
 from tasks.rag.numbers.line_lookup import UNDATED, Lines, Number, select_numbers
 from tasks.rag.numbers.operands import PERCENT, TIMES, list_readings
 from tasks.rag.numbers.periods import Part, When, write_years_out
@@ -58,9 +57,7 @@ NO_TERM = {
 }
 
 
-def compute_answer(
-    question: str, plan: RetrievalPlan, index: Index, *, hits: Sequence[Hit] = (), describe: Describe = find_no_cell
-) -> Draft | None:
+def compute_answer(question: str, plan: RetrievalPlan, index: Index, *, hits: Sequence[Hit] = ()) -> Draft | None:
     """Return the values that the question asks for; None where it asks for something else or names no document.
 
     It abstains where an input is missing; a sentence may state the value then.
@@ -79,18 +76,14 @@ def compute_answer(
     computation = read_computation(
         question, spoken_names=names, names=tuple(book.among.values()), latest=book.latest, labels=lambda: book.labels
     )
-    return run_computation(computation, book, describe) if computation else None
-
-
-def run_computation(computation: Computation, book: Book, describe: Describe = find_no_cell) -> Draft:
-    """Return the answer that a computation gives over some documents."""
+    if computation is None:
+        return None
     draft = work_out(
         computation,
         book.lines(),
         documents=tuple(book.among.values()),
         statements=book.statements(),
         numbers=lambda: book.numbers,
-        describe=describe,
         years=lambda: book.years,
         single_documents=[book.lines(document) for document in book.of_one_entity],
     )

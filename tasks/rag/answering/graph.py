@@ -27,7 +27,7 @@ from tasks.rag.answering.answer_prompts import (
     rewrite_request,
 )
 from tasks.rag.answering.cell_figures import compute_from_cells
-from tasks.rag.answering.cell_lookup import look_up_cell, make_describer
+from tasks.rag.answering.cell_lookup import look_up_cell
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits, is_supported, make_citation
 from tasks.rag.answering.computing import compute_answer, withhold_uncomputed
 from tasks.rag.answering.extractive import Group, extract_answer
@@ -221,8 +221,7 @@ def draft_in_every_way(part: Part, desk: Desk) -> Part:
     is_read = not (plan.needs_multi_doc or writes_formula(question))
     readings = open_pages(question, hits, index, filters=plan.filters) if is_read else ()
     drafts["read"] = read_answer(readings, index.names, reader=desk.reader)
-    describe = make_describer(plan, hits, index, embedder=desk.embedder)
-    drafts["computed"] = compute_answer(question, plan, index, hits=hits, describe=describe)
+    drafts["computed"] = compute_answer(question, plan, index, hits=hits)
     # with a large model its answer goes first: nobody has measured it beside cells that words alone put together
     if not desk.wiring.large:
         drafts["cells"] = compute_from_cells(question, plan, hits, index)

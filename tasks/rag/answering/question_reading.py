@@ -212,7 +212,6 @@ NAMES_MONEY, NAMES_COUNT = (re.compile(CELL_WORDS["names"][name], re.IGNORECASE)
 YEAR_SAID = re.compile(rf"(?<![a-z\d]){YEARS}(?!\d)", re.IGNORECASE)
 NO_FIGURE = re.compile(CELL_WORDS["no_figure"], re.IGNORECASE)
 """Words of a question for something else than a value."""
-WHICH_YEAR, MOST, LEAST = (re.compile(CELL_WORDS["year_of"][name], re.IGNORECASE) for name in ("year", "most", "least"))
 LINK = re.compile(r"\b(?:of|in|at|on|for|by|from|to|with)\b", re.IGNORECASE)
 WEAK = frozenset[str](CELL_WORDS["weak"].split())
 """Words that say little of which value is meant; they count WEAK_WEIGHT."""
@@ -238,22 +237,6 @@ def read_cell_question(question: str, *, tokenizer: str, names: Sequence[str] = 
     if NO_FIGURE.search(text) or asks_to_work_out(text):
         return None
     return _build_question(text, text, part, years, terms, tokenizer=tokenizer, names=names)
-
-
-def read_year_question(question: str, *, tokenizer: str, names: Sequence[str] = ()) -> tuple[CellQuestion, bool] | None:
-    """Return a question for the year in which a value is largest (True) or smallest; None for other questions."""
-    text = unify_spellings(expand(write_years_out(" ".join(question.split()))).question)
-    least = LEAST.search(text) is not None
-    if len(text) > MOST_CHARS or not WHICH_YEAR.search(text) or not (least or MOST.search(text)):
-        return None
-    value_words = LEAST.sub(" ", MOST.sub(" ", WHICH_YEAR.sub(" ", text)))
-    cell_question = _build_question(text, value_words, WHOLE_YEAR, (), set(), tokenizer=tokenizer, names=names)
-    return (cell_question, not least) if cell_question else None
-
-
-def line_question(line: str, when: When, *, tokenizer: str) -> CellQuestion | None:
-    """Return a line's name as a question for its value in a period; None without words. Raises WrongTokenizer."""
-    return _build_question(line, line, when.part, (when.year,), set(), tokenizer=tokenizer, names=())
 
 
 def phrase_question(

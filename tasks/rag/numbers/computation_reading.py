@@ -134,29 +134,12 @@ def _read_values(
     whens, assumed = find_periods(plain, latest)
     if not whens or len(whens) > MOST_YEARS:
         return None
-    for shape in _parse_shapes(plain, display, spoken_names=spoken_names, names=names, labels=labels):
-        tasks = tuple(_make_tasks(shape, whens, display, plain))
-        is_read = sum(len(phrase.split()) for phrase in shape.unread) <= MOST_UNREAD and not shape.loose
-        if tasks and is_read and ASKS_VALUE.search(plain):
-            return display._replace(tasks=tasks, unread=shape.unread, assumed=assumed)
-    return None
-
-
-def _parse_shapes(
-    plain: str, display: Computation, *, spoken_names: Sequence[str], names: Sequence[str], labels: Labels
-) -> Iterator[Shape]:
-    """Yield the ways to read a question, the most certain first: by concepts alone, then by other words of tables."""
-    strict, free = (
-        drop_inputs(parse_shape(plain, spoken_names=spoken_names, names=names, free=free)) for free in (False, True)
-    )
-    named_more = any(_are_in_labels(phrase, labels) for phrase in strict.unread) and len(free.lines) > len(strict.lines)
-    if strict.lines and not named_more:
-        yield _attach_parts(strict, labels)
-    # lines of no concept are only guessed at where an operation is asked for
-    combined = combine(free.skeleton, free.lines, percent=display.in_percent)
-    asks_arithmetic = len(combined) == 1 and (len(free.lines) > 1 or operation(free.skeleton))
-    if len(free.lines) > len(strict.lines) and asks_arithmetic:
-        yield _attach_parts(free, labels)
+    shape = _attach_parts(drop_inputs(parse_shape(plain, spoken_names=spoken_names, names=names)), labels)
+    tasks = tuple(_make_tasks(shape, whens, display, plain))
+    is_read = sum(len(phrase.split()) for phrase in shape.unread) <= MOST_UNREAD and not shape.loose
+    if not (tasks and is_read and ASKS_VALUE.search(plain)):
+        return None
+    return display._replace(tasks=tasks, unread=shape.unread, assumed=assumed)
 
 
 def _attach_parts(shape: Shape, labels: Labels) -> Shape:

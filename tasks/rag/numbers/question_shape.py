@@ -44,18 +44,15 @@ BETWEEN_PERIODS = re.compile(WORDS["between_periods"].replace("PERIOD", PERIOD),
 TOKEN = re.compile(rf"[{NAME}{OWNER}]|[A-Za-z][A-Za-z0-9&/'’]*(?:[-.][A-Za-z0-9&]+)*|[가-힣]+|\d[\d,.]*%?|[^\w\s]")
 AUXILIARY = frozenset(("did", "does", "do", "has", "have", "had", "will", "would", "could", "can"))
 PHRASE = re.compile(r"(?:U[Us]*(?:aU+s?)*t?)?L(?:[op]t?U[Us]*|Et?[Us]*)?")
-FREE = re.compile(r"(?:U[Us]*(?:[oa]t?U+)*)?(?<![LUVs])V|U[Us]*V|U[Us]*(?:[oa]t?U+)*")
-CLOSING = re.compile("(?:은|는|이|가|을|를|으로|로|보다)$")
-"""A Korean particle that ends the name of a line."""
-LOCATIVE = re.compile("(?:에서|에는|에서는|에)$")
+CLOSING = re.compile("(?:에서는?|에는?|은|는|이|가|을|를|으로|로|보다)$")
+"""A Korean particle that ends the name of a line or tells a place."""
 
 
 class Atom(NamedTuple):
     """A word, a mention of a concept or a mark."""
 
     sign: str
-    """Its class: L line, U unknown word, V and W those with a Korean particle, n name, x mark, f any other; or one of
-    CLASSES."""
+    """Its class: L line, U unknown word, V one with a Korean particle, n name, x mark, f any other; or of CLASSES."""
     text: str
     start: int
     end: int
@@ -102,10 +99,10 @@ def _is_instruction(clause: str) -> bool:
     return INSTRUCTS.search(clause) is not None and not YEAR_SAID.search(clause)
 
 
-def parse_shape(question: str, *, spoken_names: Sequence[str], names: Sequence[str], free: bool = False) -> Shape:
+def parse_shape(question: str, *, spoken_names: Sequence[str], names: Sequence[str]) -> Shape:
     """Parse a question that holds no instructions.
 
-    spoken_names: what it calls the documents. names: their own names. free: words of no concept may name lines too.
+    spoken_names: what it calls the documents. names: their own names.
     """
     text = mark_names(NAME_BRACKETS.sub(" ", question), spoken_names)
     text = SPAN_OF_YEARS.sub(" ", YEAR_SAID.sub(PERIOD, PART_SAID.sub(PERIOD, text)))
@@ -114,10 +111,6 @@ def parse_shape(question: str, *, spoken_names: Sequence[str], names: Sequence[s
     atoms = _mark_verbs(list(_parse_atoms(text, all_names)))
     signs = "".join(atom.sign for atom in atoms)
     spans = [match.span() for match in PHRASE.finditer(signs)]
-    if free:
-        in_phrases = {at for first, last in spans for at in range(first, last)}
-        spans += [match.span() for match in FREE.finditer(signs) if not in_phrases & set(range(*match.span()))]
-        spans.sort()
     lines: list[Line] = []
     skeleton, end = "", 0
     for first, last in spans:
@@ -154,12 +147,9 @@ def _parse_atoms(text: str, all_names: str) -> Iterator[Atom]:
         word = token.group()
         atom = Atom(_classify(word, all_names), word, token.start(), at)
         if atom.sign == "U" and not word.isascii():
-            # a Korean word without the particle that ends the name of a line (V), or tells a place (W)
-            for sign, pattern in (("W", LOCATIVE), ("V", CLOSING)):
-                end = pattern.search(word)
-                if end and end.start() > 0:
-                    atom = Atom(sign, word[: end.start()], token.start(), token.start() + end.start())
-                    break
+            end = CLOSING.search(word)
+            if end and end.start() > 0:
+                atom = Atom("V", word[: end.start()], token.start(), token.start() + end.start())
         yield atom
 
 
@@ -196,13 +186,9 @@ def _mark_verbs(atoms: list[Atom]) -> list[Atom]:
 def _make_line(atoms: Sequence[Atom], text: str) -> Line:
     """Read a phrase as a line: its concept, and the words that qualify it where it has more of them."""
     phrase = text[atoms[0].start : atoms[-1].end]
-    mention = next((atom.mention for atom in atoms if atom.mention), None)
-    of = " ".join(_strip_particles(atom.text) for atom in atoms if atom.sign in "UVE")
-    if mention and not of:
-        return Line(text[mention.start : mention.end], mention.concept)
-    if mention is None:
-        return Line(" ".join(_strip_particles(atom.text) for atom in atoms if atom.sign not in "st"), None)
-    return Line(phrase, mention.concept, of=of)
+    mention = next(atom.mention for atom in atoms if atom.mention)
+    of = " ".join(_strip_particles(atom.text) for atom in atoms if atom.sign in "UE")
+    return Line(phrase, mention.concept, of=of) if of else Line(text[mention.start : mention.end], mention.concept)
 
 
 def _strip_particles(word: str) -> str:
@@ -214,7 +200,7 @@ def _unexplained_words(atoms: Sequence[Atom], inside: set[int]) -> tuple[tuple[s
     unread: list[str] = []
     loose: list[str] = []
     signs = "".join("_" if at in inside else atom.sign for at, atom in enumerate(atoms))
-    for match in re.finditer(r"(?P<p>pt?)?(?P<words>[UVW]+)(?P<s>s)?", signs):
+    for match in re.finditer(r"(?P<p>pt?)?(?P<words>[UV]+)(?P<s>s)?", signs):
         words = [_strip_particles(atoms[at].text) for at in range(*match.span("words"))]
         capital = atoms[match.start("words")].text[0].isupper() and match.start("words") > 0
         part = match["s"] or (capital and words[0].isascii())

@@ -198,18 +198,16 @@ def _describe_missing(error: NotFound, documents: Sequence[str], language: Langu
 
 
 def cite_number(n: int, number: Number) -> Citation:
-    """Cite a number under mark n of an answer: its cell, or the sentence that states it (its table is negative)."""
-    is_sentence = number.table < 0
+    """Return the citation of a number's cell under mark n of an answer."""
     header = " ".join(number.column_path) or number.period.label
-    cell = name_of_cell(number.document, table=number.table, row=number.row, col=number.col)
     return Citation(
         n=n,
         document=number.name,
         digest=number.document,
         page=number.page,
         bbox=number.bbox,
-        quote=number.row_path[-2] if is_sentence else f"{' › '.join(number.row_path)}; {header}: {number.shown}",
-        cell=None if is_sentence else cell,
+        quote=f"{' › '.join(number.row_path)}; {header}: {number.shown}",
+        cell=name_of_cell(number.document, table=number.table, row=number.row, col=number.col),
         place=Place(cells=number.cells),
     )
 

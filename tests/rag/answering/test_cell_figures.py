@@ -1,4 +1,4 @@
-"""Arithmetic over tables and sentences of an invented town, asked as people do, through the whole assistant."""
+"""Arithmetic over tables of an invented town, asked as people do, through the whole assistant."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ ROWS = [
 YEARS = [("", "2021", "2023"), ("도서관 방문객", "40,000", "50,000"), ("등록 장서", "9,000", "9,900")]
 TEXTS = [
     "해밀읍 통계를 모은 자료이다.",
-    "해밀읍의 모든 가로등은 500등이고, 원격 가로등은 120등이다.",
     "구분 | 어선 (척) | 논 면적(㏊) | 쌀 생산(톤)\n솔밭면 | 120 | 400 | 2,000\n물빛면 | 80 | 250 | 1,500",
 ]
 
@@ -62,7 +61,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         ("해밀읍 솔밭면 어선은 물빛면 어선의 몇 배인가?", "120 [1] ÷ 80 [2] = 1.50배"),
         ("해밀읍 쌀 생산에서 솔밭면 쌀 생산이 차지하는 비중은?", "= 57.14%"),
         ("해밀읍 도서관 방문객은 2021년에서 2023년 사이에 몇 % 늘었나요?", "50,000 [1] ÷ 40,000 [2] − 1 = 25.00%"),
-        ("해밀읍 원격 가로등은 모든 가로등의 몇 %인가?", "120 [1] ÷ 500 [2] = 24.00%"),
         ("해밀읍 솔밭면 쌀 생산을 물빛면 쌀 생산으로 나누면 얼마야?", "2,000 [1] ÷ 1,500 [2] = 1.33"),
     ],
 )
@@ -84,14 +82,3 @@ def test_what_is_asked_is_worked_out_with_a_citation_for_each_figure(index: Inde
 )
 def test_a_figure_that_is_not_there_is_not_made_up(index: Index, question: str) -> None:
     assert assistant(index).ask(question).abstained
-
-
-@pytest.mark.parametrize(
-    ("question", "result"),
-    [
-        ("해밀읍 도서관 방문객이 가장 많은 해는 몇 년인가?", "FY2023: 도서관 방문객"),
-        ("In which year was 도서관 방문객 of 해밀읍 the lowest?", "FY2021: 도서관 방문객"),
-    ],
-)
-def test_the_year_in_which_a_figure_is_largest_or_smallest_is_found(index: Index, question: str, result: str) -> None:
-    assert assistant(index, max_wrong=1.0).ask(question).answer.startswith(result)

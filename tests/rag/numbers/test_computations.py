@@ -31,7 +31,6 @@ Inventory of Marlow Mills in Q2 FY2022? | inventory | Q2 FY2022 | amount
 말로우밀스의 2021년 영업이익률은 얼마인가? | operating_margin | FY2021 | %
 2021년 매출액은 2020년 대비 몇 % 증가했나? | ((revenue@2021 / revenue@2020) - 1) | FY2020 → FY2021 | %
 말로우밀스의 2021년 유동부채 대비 재고자산 비율은? | (inventory / current_liabilities) | FY2021 | %
-What share of revenue was wool in FY2019? | («wool» / revenue) | FY2019 | %
 Net sales of Marlow Mills: FY19 versus FY18, percent change? | ((revenue@2019 / revenue@2018) - 1) | FY2018 → FY2019 | %
 In which year was revenue highest, FY2018 to FY2019? | highest[revenue 2018 2019] | FY2018 … FY2019 | amount
 What was total net income over FY2018 to FY2019, added up? | sum[net_income 2018 2019] | FY2018 … FY2019 | amount

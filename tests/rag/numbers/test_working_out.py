@@ -129,10 +129,6 @@ def with_rows(question: str, given: Sequence[Row]) -> Draft:
     ("question", "text"),
     [
         ("Felt revenue in FY2019?", "Felt revenue FY2019 = 700 [1] = USD 700 million"),
-        (
-            "What share of net sales came from Rugs in FY2018?",
-            "Rugs / net sales FY2018 = 600 [1] ÷ 1,000 [2] = 60.00%",
-        ),
         ("Weft segment revenue in FY2019?", f"Weft segment revenue FY2019 was not found in the tables of {NAME}."),
     ],
 )
