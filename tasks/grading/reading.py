@@ -186,11 +186,6 @@ def score_under(policy: Policy, sample: Sample) -> float | None:
     return sample.score if reading is None else cast("float | None", reading["score"])
 
 
-def policies_beside(headline: Policy) -> tuple[Policy, ...]:
-    """Return the policies that are reported beside the headline's."""
-    return ("strict", "flexible") if headline == "published" else POLICIES
-
-
 TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"))
 """Tags around the reasoning of DeepSeek and Qwen, Claude-like, Magistral, and Kimi models."""
 FINAL_CHANNEL = "<|channel|>final<|message|>"

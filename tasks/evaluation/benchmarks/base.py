@@ -24,7 +24,7 @@ from tasks.grading.judge_grading import (
     make_judged_sample,
     visible_answers,
 )
-from tasks.grading.reading import Policy, policies_beside, visible_answer
+from tasks.grading.reading import POLICIES, Policy, visible_answer
 from tasks.grading.sample_statistics import summarise_repeats, summarise_single
 from tasks.measure.estimates import Share
 from tasks.sandbox import Sandbox, shared_sandbox
@@ -109,7 +109,8 @@ class BaseBenchmark:
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """Return the metrics over all samples, which are read once and not held in memory."""
-        policies = policies_beside(self.extract) if self.reads_answers else ()
+        beside = POLICIES[1:] if self.extract == "published" else POLICIES  # reported beside the headline's
+        policies = beside if self.reads_answers else ()
         if self.repeats > 1:
             return summarise_repeats(samples, policies=policies, ks=self.ks, are_equal=self.same_answer)
         return summarise_single(samples, policies=policies)

@@ -42,18 +42,18 @@ def write_results(
     samples: Callable[[TaskResult], Iterable[Sample]],
     *,
     output_path: Path,
-    texts_of: Callable[[TaskResult], Callable[[Sample], Texts]] | None = None,
+    artifacts: Artifacts | None = None,
 ) -> Path:
     """Write the samples of each task, then the results file, and return its path. Raises StoreUnreachable.
 
     output_path: the file if it ends in .json, else the folder of `MODEL/results_TIME.json`.
-    texts_of: returns a function that finds the texts behind the samples of a task.
+    artifacts: holds the texts behind the samples; without it none are written.
     """
     path = output_path
     if path.suffix != ".json":
         path = output_path / safe_name(report.run.model.name) / f"results_{_format_time(report)}.json"
     for result in report.results:
-        texts = texts_of(result) if texts_of else None
+        texts = RecordedTask(result, artifacts) if artifacts else None
         with files.replacing(samples_path(path, report, result.task)) as file:
             for sample in samples(result):
                 item, response = texts(sample) if texts else Texts(None, None)
@@ -210,7 +210,7 @@ def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) 
         report,
         lambda result: read_shards(artifacts, result.samples, Sample),
         output_path=output_path,
-        texts_of=lambda result: RecordedTask(result, artifacts),
+        artifacts=artifacts,
     )
 
 

@@ -15,7 +15,7 @@ from models.backends import IDENTITY_ARGS, RATE_NAMES, kinds, open_backend
 from models.endpoint_identity import Fingerprint, identify
 from models.local import release_model
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
-from models.openai import OpenAIChat
+from models.openai import OpenAIChat, ProviderAccess, find_access
 from models.permissions import read_variable
 from models.protocols import Chat, ChatRequest
 from storage.records import Record
@@ -132,8 +132,6 @@ def open_model(spec: ModelSpec) -> Chat:
 @cache
 def _open_cached(spec_json: str) -> Chat:
     spec = ModelSpec.model_validate_json(spec_json)
-    from models.openai import ProviderAccess, find_access
-
     defaults = ProviderAccess(resources().openai_base_url, resources().api_key)
     # curator models use the address and key of their own provider
     name = spec.name or spec.args.get("model")
