@@ -59,16 +59,6 @@ class FoundRun:
         item_samples = (sample for sample in self.samples(task) if sample.item == item)
         return sorted(item_samples, key=lambda sample: sample.repeat)
 
-    def texts(self, task: str, sample: Sample) -> tuple[list[str], list[str]]:
-        """Return a sample's prompts and replies from beside the results file, else two empty lists.
-
-        Raises ResultsUnusable.
-        """
-        for candidate, prompts, replies in read_samples_with_texts(self.path, task) if self.path else ():
-            if (candidate.item, candidate.repeat) == (sample.item, sample.repeat):
-                return list(prompts), list(replies)
-        return [], []
-
     def samples_with_texts(self, result: TaskResult, artifacts: Artifacts) -> Iterator[SampleTexts]:
         """Yield the samples of a task with prompts and replies, one at a time. Raises as `samples` does."""
         if self.path:
@@ -192,9 +182,10 @@ def look_up(run: FoundRun, task: str, sample: Sample, artifacts: Artifacts, reca
             calls.append(_read_call(key, stored[key], by="model" if key in answer_keys else "judge"))
     prompts = item.prompts if item else ()
     replies = tuple(turn.text for turn in response.turns) if response else ()
-    if not (prompts and replies):
-        file_texts = run.texts(task, sample)
-        prompts, replies = prompts or tuple(file_texts[0]), replies or tuple(file_texts[1])
+    if run.path and not (prompts and replies):
+        lines, own = read_samples_with_texts(run.path, task), (sample.item, sample.repeat)
+        if line := next((line for line in lines if (line.sample.item, line.sample.repeat) == own), None):
+            prompts, replies = prompts or tuple(line.prompts), replies or tuple(line.replies)
     model_calls = [call for call in calls if call.by == "model"]
     if model_calls:  # the last turn's messages hold the turns before it
         prompts = prompts or tuple(turn.text for turn in model_calls[-1].prompt if turn.role == "user")
