@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from models.embedders import reads_script
-from models.protocols import Embedder
 from storage.index import Index
 from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import BIGRAM
@@ -44,9 +42,7 @@ MOST_LEAD_LINES = 3
 """Lines at the beginning of a table's passage that may introduce it."""
 
 
-def look_up_cell(
-    question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]
-) -> Draft | None:
+def look_up_cell(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
     """Return the value that the question asks for; None where it asks for something else or no cell is sure enough.
 
     Raises WrongTokenizer.
@@ -62,8 +58,6 @@ def look_up_cell(
         tokenizer=tokenizer,
         documents=candidates.documents if candidates.is_named else (),
         context=_CellContext(index, candidates.documents, hits).around,
-        # MiniLM reads no Hangul: its closeness would be chance
-        embed=(lambda texts: embedder().embed(texts)) if reads_script(index.manifest.embedder, question) else None,
     )
     if best_cell is None:
         return None

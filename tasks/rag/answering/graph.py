@@ -225,7 +225,7 @@ def draft_in_every_way(part: Part, desk: Desk) -> Part:
     # with a large model its answer goes first: nobody has measured it beside cells that words alone put together
     if not desk.wiring.large:
         drafts["cells"] = compute_from_cells(question, plan, hits, index)
-    drafts["cell"] = look_up_cell(question, plan, hits, index, embedder=desk.embedder)
+    drafts["cell"] = look_up_cell(question, plan, hits, index)
     from_facts = answer_from_facts(question, plan, index.catalogue)
     drafts["facts"] = from_facts and withhold_uncomputed(question, from_facts)
     sides = [side for side in plan.filters.groups if side] if plan.needs_multi_doc else []

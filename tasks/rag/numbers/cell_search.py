@@ -12,9 +12,6 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tasks.language.tokens import HANGUL, Stems
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, PLAIN_HEADERS, TOTALS, Number, find_quarter_ends
@@ -179,9 +176,6 @@ class Match(NamedTuple):
     """Words of the question that nothing around the cell holds."""
     certainty: float
     """How certain its period, unit, table and document are, 0 to 1: a factor of the score."""
-    rank: int | None = None
-    alike: float | None = None
-    """Cosine of question and label; None where nothing compared them."""
 
 
 class Words(NamedTuple):
@@ -245,7 +239,7 @@ class CellScorer:
         score = label_fit.score * certainty
         if context.rank is not None:
             score += ON_FOUND_PAGE / (1 + context.rank / 3)
-        return Match(number, score, *label_fit[1:], certainty, context.rank)
+        return Match(number, score, *label_fit[1:], certainty)
 
     def _score_labels(self, number: Number, around: str) -> LabelFit:
         asked, weights = self._asked, self._weights
@@ -381,12 +375,6 @@ def _score_unit(question: CellQuestion, number: Number) -> float:
             return UNIT_UNSAID if number.unit in PERCENTS else 1.0
 
 
-Embed = Callable[[Sequence[str]], NDArray[np.float32]]
-"""A function from texts to their unit vectors, (texts, dimension)."""
-BY_WORDS, BY_MEANING = 0.7, 0.3
-LEAST_ALIKE, MOST_ALIKE = 0.25, 0.8
-"""Cosines that count as 0 and as 1: what lies between is scaled."""
-MOST_EMBEDDED = 16
 AS_GOOD = 0.1
 """A cell with the same digits whose score is this much lower shows the same value."""
 OTHER_DOCUMENT = 0.97
@@ -407,7 +395,6 @@ def search_cells(
     tokenizer: str,
     documents: Sequence[str] = (),
     context: Callable[[Number], Context] = lambda _: Context(),
-    embed: Embed | None = None,
 ) -> CellMatch | None:
     """Return the best cell for a question; None where no cell of the period holds a word of it.
 
@@ -421,8 +408,6 @@ def search_cells(
         for number, share in dated
     ]
     matches = sorted((match for match in matches if match.score), key=lambda match: -match.score)
-    if embed and matches:
-        matches = _rank_by_meaning(question, matches, embed)
     if not matches:
         return None
     first = matches[0]
@@ -439,28 +424,3 @@ def search_cells(
 def digits_of(shown: str) -> str:
     """Return the digits and the point of a cell: equal for one value in several tables, whatever its sign or unit."""
     return re.sub(r"[^\d.]", "", shown)
-
-
-def _rank_by_meaning(question: CellQuestion, matches: Sequence[Match], embed: Embed) -> list[Match]:
-    """Order matches by words and by closeness of meaning; only the labels of the best are embedded."""
-    phrases = list(dict.fromkeys(label_phrase(match.number) for match in matches))
-    near = sorted((match for match in matches if match.rank is not None), key=lambda match: match.rank or 0)
-    # two thirds of the places go to the best by words, the others to cells on retrieved pages
-    most = MOST_EMBEDDED * 2 // 3
-    phrases = list(dict.fromkeys((*phrases[:most], *(label_phrase(match.number) for match in near), *phrases)))[
-        :MOST_EMBEDDED
-    ]
-    vectors = embed([question.core, *phrases])
-    alike = dict(zip(phrases, (vectors[1:] @ vectors[0]).tolist(), strict=True))
-    ordered: list[Match] = []
-    for match in matches:
-        cosine = alike.get(label_phrase(match.number))
-        scaled = min(1.0, max(0.0, ((cosine or 0.0) - LEAST_ALIKE) / (MOST_ALIKE - LEAST_ALIKE)))
-        score = BY_WORDS * match.score + BY_MEANING * scaled * match.certainty
-        ordered.append(match._replace(score=score, alike=cosine))
-    return sorted(ordered, key=lambda match: -match.score)
-
-
-def label_phrase(number: Number) -> str:
-    """Join the labels of a cell's row and column to the phrase that is embedded."""
-    return " ".join((*number.row_path[-2:], column_words(number.column_path))).strip()

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tasks.language.sentences import language_of
 from tasks.language.tokens import BIGRAM
@@ -137,18 +135,6 @@ def test_a_change_is_no_figure() -> None:
         cell(["Paid memberships"], ["2019"], "41", period=year(2019), unit=""),
     ]
     assert find("How many paid memberships did Marlow count in 2019?", numbers).best.number.shown == "41"
-
-
-def test_closeness_of_meaning_finds_a_paraphrase() -> None:
-    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
-        alike = ("vessel upkeep", "Ship maintenance")
-        return np.array([[1.0, 0.0] if text.startswith(alike) else [0.0, 1.0] for text in texts], np.float32)
-
-    numbers = [*yearly(["Ship maintenance expenses"], y2019="5"), *yearly(["Vessel leases expenses"], y2019="6")]
-    asked = read("What was vessel upkeep expense in 2019?")._replace(core="vessel upkeep")
-    found = search_cells(asked, numbers, tokenizer=BIGRAM, embed=embed)
-    assert found is not None
-    assert found.best.number.shown == "5"
 
 
 def test_a_name_that_nothing_holds_takes_confidence() -> None:
