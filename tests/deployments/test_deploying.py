@@ -92,7 +92,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
                 yield api
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.sandbox.attacking import descendants
 
-SOON_S = 20.0
+SOON_S = 60.0
 """Far less than programs of a drill have, and far more than it takes to end them."""
 POLL_S = 0.005
 

@@ -155,7 +155,7 @@ def test_ctrl_c_does_not_wait_for_a_model_that_hangs(place: Place, model: Server
             assert batch.poll() is None
             time.sleep(0.05)
         os.killpg(batch.pid, signal.SIGINT)
-        _, said = batch.communicate(timeout=30)
+        _, said = batch.communicate(timeout=60)
     assert batch.returncode == 130
     assert "interrupted; what is finished is kept" in said
 

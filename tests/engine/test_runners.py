@@ -132,7 +132,7 @@ def dask_cluster(home: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     finally:
         for process in reversed(started):
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 def test_a_cluster_that_is_there_is_used_when_its_workers_have_the_store(dask_cluster: tuple[str, Path]) -> None:

@@ -13,7 +13,7 @@ from tasks.sandbox import Limits, Program, Sandbox, shared_sandbox
 from tasks.sandbox.sandbox_records import SandboxUnavailable
 from tests.sandbox.attacking import SMALL, descendants
 
-SOON_S = 20.0
+SOON_S = 60.0
 ENDLESS = Program("import time\ntime.sleep(600)", limits=Limits(wall_s=900))
 
 
