@@ -44,10 +44,10 @@ def processes_below(pid: int) -> list[Process]:
 
 
 def survivors(processes: Iterable[Process], *, within_s: float = SOON_S) -> list[Process]:
-    """Those that still run once they had time to end."""
+    """Those that still run once they had time to end, as they are by then."""
     deadline = time.monotonic() + within_s
     while True:
-        alive = [one for one in processes if (now := process_of(one.pid)) and now.started == one.started]
+        alive = [now for one in processes if (now := process_of(one.pid)) and now.started == one.started]
         if not alive or time.monotonic() > deadline:
             return alive
         time.sleep(0.02)
