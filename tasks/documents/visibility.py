@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import count
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 Color = tuple[int, ...]
@@ -133,10 +133,9 @@ class Element:
 
 
 class _Rule(NamedTuple):
-    """A CSS selector with its declarations, and the weight by which browsers choose between rules."""
+    """A CSS selector with its declarations; browsers choose by weight (ids, classes, parts), then number."""
 
     weight: tuple[int, int, int]
-    """Its ids, classes and parts, by which browsers choose between rules."""
     number: int
     parts: tuple[tuple[frozenset[str], ...], ...]
     """Names (`p`, `.note`, `#top`, `[lang=ko]`) that the element needs, then those that elements around it need: groups
@@ -164,7 +163,8 @@ class StyleSheet:
     def __init__(self, root: ET.Element) -> None:
         self._rules: dict[str, list[_Rule]] = {}
         """By a name that their elements have."""
-        self._variables: dict[str, str] = {}
+        own_styles = (node.get("style", "").lower() for node in root.iter())
+        self._variables = {name: "" for style in own_styles for name, _ in _DEFINED.findall(style)}
         order = count()
         # a sheet that is not read here may colour the page
         knows_grounds = not any("stylesheet" in node.get("rel", "").lower() for node in root.iter("link"))
@@ -172,8 +172,10 @@ class StyleSheet:
             if re.search("all|screen", node.get("media", "all"), re.IGNORECASE) is None:
                 continue
             css = re.sub(r"/\*.*?\*/|<!--|-->", "", node.text or "", flags=re.DOTALL)
-            for name, value in _DEFINED.findall(css.lower()):  # a second value, as of a dark theme, decides nothing
-                self._variables[name] = value if self._variables.get(name, value) == value else ""
+            for scope, body in _rules_of(css.lower()):
+                for name, value in _DEFINED.findall(body):  # that of a part, or with a second value, decides nothing
+                    whole = value if scope in (":root", "html", "body") else ""
+                    self._variables[name] = whole if self._variables.get(name, whole) == whole else ""
             for selectors, body in _rules_of(css):
                 style = self._read_style(body)
                 for selector in selectors.split(",") if style else ():
@@ -198,9 +200,8 @@ class StyleSheet:
         decisive, ids = self._decisive, self._ids
         key: tuple[Any, ...] = (node.tag, *[pair for pair in node.items() if pair[0] in decisive or pair[1] in ids])
         if (element := outer.inner.get(key)) is None:
-            values = [(name, value) for name, value in key[1:] if name in self._attributes]
-            own = (f"#{node.get('id')}", *("." + name for name in node.get("class", "").split()))
-            own += tuple(text for name, value in values for text in (f"[{name}]", f"[{name}={value}]"))
+            forms = ((f"[{name}]", f"[{name}={value}]") for name, value in key[1:] if name in self._attributes)
+            own = (f"#{node.get('id')}", *("." + name for name in node.get("class", "").split()), *chain(*forms))
             nest = (frozenset((node.tag, *own)), *outer.nest)
             every = nest[0].union(*nest)
             likely = (rule for name in ("*", *nest[0]) for rule in self._rules.get(name, ()) if rule.names <= every)
@@ -217,8 +218,7 @@ class StyleSheet:
             removed, align = _explain_removed(node.tag, attributes, style), style.get("vertical-align", "")
             indent_px = 40.0 * (node.tag in _INDENTED)
             indent_px += sum(_pixels(style.get(name), 0) for name in ("padding-left", "margin-left", "text-indent"))
-            element = Element(_inherit(outer.look, style), removed, align, indent_px, nest)
-            outer.inner[key] = element
+            element = outer.inner[key] = Element(_inherit(outer.look, style), removed, align, indent_px, nest)
         return element
 
     def _read_style(self, text: str) -> dict[str, str]:

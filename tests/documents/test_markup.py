@@ -168,7 +168,9 @@ SHEET = "<style>.no{display:none} .a .b{visibility:hidden} .dark{background:#036
         ("<style>p{display:none !important}</style><p style='display:block'>a</p>b", "b", {"display: none": "a"}),
         (CUT + "<p>a</p><div>b</div>c", "c", {"nothing of it is left": "a b"}),
         ("<style>:root{--no:none}p{display:var(--no)}</style><p>a</p>b", "b", {"display: none": "a"}),
-        ("<style>p{--no:none;display:var(--no)}.x{--no:block}</style><p>a", "a", {}),
+        ("<style>html{--no:none}p{display:var(--no)}.x{--no:block}</style><p>a", "a", {}),
+        ("<style>.x{--ink:#fff}p{color:var(--ink)}</style><p>a", "a", {}),
+        ("<style>body{--no:none}p{display:var(--no)}</style><p style='--no:block'>a", "a", {}),
         (SHEET + "<div class=a><i class=b>a</i></div><i class=b>b</i>", "b", {"visibility: hidden": "a"}),
         (SHEET + "<div class=dark><p style='color:white'>a</div>", "a", {}),
         ("<details><summary>a</summary>b</details><p aria-hidden=true>c", "a\nb\nc", {}),
@@ -176,9 +178,7 @@ SHEET = "<style>.no{display:none} .a .b{visibility:hidden} .dark{background:#036
         ("<table><tr><td>a<td style='display:none'>b<td>c</table>", "a | c", {"display: none": "b"}),
     ],
 )
-def test_what_a_browser_does_not_show_is_hidden(
-    tmp_path: Path, source: str, shown: str, hidden: dict[str, str]
-) -> None:
+def test_what_browsers_do_not_show_is_hidden(tmp_path: Path, source: str, shown: str, hidden: dict[str, str]) -> None:
     (page,) = _open(tmp_path, source.encode()).pages()
 
     assert "\n".join(block.text for block in page.blocks) == shown
