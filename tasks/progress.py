@@ -5,6 +5,7 @@ Steps report after each item that is kept, so this is also where they end once t
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from threading import Event
@@ -22,6 +23,16 @@ class Stopped(BaseException):
     """The process is ending; like KeyboardInterrupt, it is caught by no handler for failures of single items."""
 
 
+def ends_process(error: BaseException | None) -> bool:
+    """Return whether an error, or one in whose handling it was raised, ends the process as Ctrl-C or SIGTERM do.
+
+    Prefect raises errors of its own where a signal comes between two of its steps.
+    """
+    if error is None:
+        return False
+    return not isinstance(error, (Exception, CancelledError, GeneratorExit)) or ends_process(error.__context__)
+
+
 def stop() -> None:
     """End all work of this process between two items, for good: it is about to end."""
     _stopping.set()
@@ -35,14 +46,6 @@ def listening(listener: Listener) -> Generator[None]:
         yield
     finally:
         _listeners.remove(listener)
-
-
-def report(stage: str, finished: int, expected: int) -> None:
-    """Pass on what another process has reported. Raises Stopped."""
-    if expected:
-        expect(stage, expected)
-    if finished:
-        advance(stage, finished)
 
 
 def expect(stage: str, count: int) -> None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,8 +83,6 @@ _sources: list[Callable[[], Resources]] = []
 _configured: list[Resources] = []
 _budgets: dict[str, Budget] = {}
 """Budgets by the flow run that spends them."""
-_opening = RLock()
-"""Held while something is opened: `cache` alone would let two threads open two."""
 _forget: list[Callable[[], None]] = []  # what empties each cache
 
 
@@ -105,22 +103,19 @@ def resources() -> Resources:
     return _configured[0]
 
 
-def _open_once(open_: Callable[P, R]) -> Callable[P, R]:
-    """Return the function with a cache by its arguments, until other resources are configured."""
-    cached = cache(open_)
+def open_once(open_: Callable[P, R]) -> Callable[P, R]:
+    """Return the function with a cache by its arguments, until other resources are configured.
+
+    One thread opens at a time: `cache` alone would let two threads open two.
+    """
+    cached, shape, opening = cache(open_), signature(open_), RLock()
     _forget.append(cached.cache_clear)
-    return cast("Callable[P, R]", cached)
-
-
-def _one_at_a_time(open_: Callable[P, R]) -> Callable[P, R]:
-    """Return the function as `_open_once` does, for what is slow to open: one thread opens at a time."""
-    cached, shape = _open_once(open_), signature(open_)
 
     @wraps(open_)
     def opened(*args: P.args, **kwargs: P.kwargs) -> R:
         bound = shape.bind(*args, **kwargs)
         bound.apply_defaults()  # named or not, given or not: one set of arguments
-        with _opening:
+        with opening:
             return cached(*bound.args, **bound.kwargs)
 
     return opened
@@ -139,7 +134,7 @@ def forget() -> None:
         clear()
 
 
-@_open_once
+@open_once
 def artifacts() -> Artifacts:
     """Return the artifact store of this process."""
     from storage.artifacts import Artifacts
@@ -147,7 +142,7 @@ def artifacts() -> Artifacts:
     return Artifacts.open(resources().store, cache=resources().home / "cache" / "objects")
 
 
-@_open_once
+@open_once
 def results() -> Results:
     """Return the records of finished steps."""
     from storage.artifacts import Results
@@ -155,7 +150,7 @@ def results() -> Results:
     return Results.of_store(artifacts(), resources().home)
 
 
-@_open_once
+@open_once
 def lineage() -> Lineage:
     """Return the lineage of finished steps: in the database that was configured, else in a file of this home."""
     from storage.lineage import FILE, Lineage
@@ -163,7 +158,7 @@ def lineage() -> Lineage:
     return Lineage(_database if resources().database_url else None, resources().home / FILE)
 
 
-@_open_once
+@open_once
 def responses() -> Responses:
     """Return the response store of this process; PostgreSQL starts with the first question."""
     from storage.responses import Responses
@@ -171,7 +166,7 @@ def responses() -> Responses:
     return Responses(_database)
 
 
-@_open_once
+@open_once
 def optional_responses() -> OptionalResponses:
     """Return the response store of runs that go on without it: while the database is away, it finds nothing."""
     from storage.responses import OptionalResponses
@@ -179,7 +174,7 @@ def optional_responses() -> OptionalResponses:
     return OptionalResponses(responses(), home=resources().home)
 
 
-@_open_once
+@open_once
 def sessions() -> Sessions:
     """Return the conversations of this installation; PostgreSQL starts with the first that is looked up or kept."""
     from storage.sessions import Sessions
@@ -187,7 +182,7 @@ def sessions() -> Sessions:
     return Sessions(_database)
 
 
-@_open_once
+@open_once
 def evaluations() -> Evaluations:
     """Return the evaluation tables of this installation."""
     from storage.evaluations import Evaluations
@@ -195,7 +190,7 @@ def evaluations() -> Evaluations:
     return Evaluations(_database)
 
 
-@_open_once
+@open_once
 def incidents() -> Incidents:
     """Return the incidents and pinned values of nights."""
     from storage.incidents import Incidents
@@ -210,7 +205,7 @@ def _database() -> str:
     return locate(resources().database_url, home=resources().home)
 
 
-@_one_at_a_time
+@open_once
 def embedding_cache() -> EmbeddingCache:
     """Return the cache of vectors of texts that this machine has embedded; all threads share its connection."""
     from storage.embeddings import EmbeddingCache
@@ -244,7 +239,7 @@ def embed_texts(
     return rows[[row_of[text] for text in texts]]
 
 
-@_one_at_a_time
+@open_once
 def vision(name: str, *, revision: str = "") -> Chat:
     """Return the vision model called `name`, opened once for all threads. Raises models.model_errors.ModelUnavailable.
 
@@ -256,7 +251,7 @@ def vision(name: str, *, revision: str = "") -> Chat:
     return open_chat(name, base_url=resources().openai_base_url, api_key=resources().api_key)
 
 
-@_one_at_a_time
+@open_once
 def language(name: str, *, local: bool, revision: str = "") -> Chat:
     """Return the language model called `name`, opened once for all threads; `local`: at the endpoint of local models.
 
@@ -291,7 +286,7 @@ def budget(run: str, spending: Spending) -> Budget:
     return _budgets.setdefault(run, new)  # the first one stays: what its steps have spent counts
 
 
-@_one_at_a_time
+@open_once
 def embedder(name: str) -> Embedder:
     """Return the embedder called `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
     from models.embedders import open_embedder
@@ -299,7 +294,7 @@ def embedder(name: str) -> Embedder:
     return open_embedder(name, base_url=resources().openai_base_url, api_key=resources().api_key)
 
 
-@_one_at_a_time
+@open_once
 def reranker(name: str) -> Reranker:
     """Return the cross-encoder `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
     from models.embedders import open_reranker

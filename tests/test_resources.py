@@ -39,13 +39,10 @@ def test_a_silent_language_model_is_given_up_after_the_time_that_is_set(silent: 
 
 
 def test_who_waits_hears_within_minutes_that_a_model_is_silent() -> None:
+    assert resources.call_limits("some").settings == CallSettings()  # where nobody waits
     limits = resources.call_limits("some", patient=False).settings
     assert limits == WHILE_SOMEBODY_WAITS
     assert limits.tries * resources.LLM_TIMEOUT_S + limits.most_delay_s <= 150
-
-
-def test_where_nobody_waits_a_model_is_asked_as_often_as_helps() -> None:
-    assert resources.call_limits("some").settings == CallSettings()
 
 
 @pytest.fixture
@@ -60,15 +57,11 @@ def allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("patient", [True, False])
-def test_documents_and_answers_keep_to_the_rates_of_the_users_file(allowed: str, patient: bool) -> None:
-    kept = resources.call_limits(allowed, patient=patient).settings
-    assert (kept.concurrency, kept.requests_per_minute, kept.tokens_per_minute) == (3, 60, 9000)
-    assert kept.tries == (CallSettings() if patient else WHILE_SOMEBODY_WAITS).tries
-
-
-def test_a_judge_is_asked_as_its_entry_allows(allowed: str) -> None:
-    kept = limits_of(allowed).settings
-    assert (kept.concurrency, kept.requests_per_minute, kept.tokens_per_minute) == (3, 60, 9000)
+def test_documents_answers_and_judges_keep_to_the_rates_of_the_users_file(allowed: str, patient: bool) -> None:
+    documents = resources.call_limits(allowed, patient=patient).settings
+    for kept in (documents, limits_of(allowed).settings):
+        assert (kept.concurrency, kept.requests_per_minute, kept.tokens_per_minute) == (3, 60, 9000)
+    assert documents.tries == (CallSettings() if patient else WHILE_SOMEBODY_WAITS).tries
     assert limits_of("openai:another").settings == CallSettings(concurrency=16)
 
 

@@ -24,7 +24,7 @@ from flows.running.ending import end_work, listening_for_signals
 from flows.running.progress_counts import counting
 from flows.running.settings import settings
 from flows.service.api import NotConnected, connect
-from tasks.progress import Stopped
+from tasks.progress import ends_process
 
 R = TypeVar("R")
 
@@ -115,8 +115,7 @@ def interruptible(*, outcome: str) -> Generator[None]:
             raise
         except BaseException as error:
             interrupted = _was_interrupted(error)
-            # Prefect raises errors of its own where a signal comes between two of its steps
-            if not (first or interrupted or isinstance(error, (Terminated, Stopped))):
+            if not (first or ends_process(error)):
                 raise
             is_told = True
             fail(*words(signal.SIGINT if interrupted else signal.SIGTERM))

@@ -86,8 +86,9 @@ def send(sent: SentStep, deployment: str) -> Any:
 
     # the outcome stays for other runs that wait for this child; `trivet gc` removes it
     if outcome := results().read(outcome_of(child.id)):
-        for stage, counts in json.loads(outcome).get("counts", {}).items():
-            progress.report(stage, *counts)
+        for stage, (finished, expected) in json.loads(outcome).get("counts", {}).items():
+            progress.expect(stage, expected)
+            progress.advance(stage, finished)
         return open_outcome(outcome)
     if record := results().read(sent.key):
         return ResultRecord[Any].deserialize(record).result

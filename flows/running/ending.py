@@ -56,9 +56,11 @@ class Lease:
 
     def confirm(self) -> None:
         """Return once requests may be sent, or the run is lost; the server is waited for after `LEASE_S`."""
+        from tasks.calls import has_stopped
+
         with self._asking:
             while self._since(self._looked) > FRESH_S or self._since(self._renewed) > LEASE_S:
-                if self._renew() or self._since(self._renewed) <= LEASE_S or _is_stopped():
+                if self._renew() or self._since(self._renewed) <= LEASE_S or has_stopped():
                     return
                 time.sleep(LOOK_S)
 
@@ -89,7 +91,7 @@ def holding_run(count_begins: Callable[[], int | None]) -> Generator[None]:
 
     A flow that fails meanwhile must not tell the server so, as the run may be another's: the main thread waits.
     """
-    from tasks.calls import confirming, stop_asking
+    from tasks.calls import confirming, has_stopped, stop_asking
 
     ended = threading.Event()
 
@@ -97,7 +99,7 @@ def holding_run(count_begins: Callable[[], int | None]) -> Generator[None]:
         ended.wait()
 
     def lose() -> None:
-        if not (ended.is_set() or _is_stopped()):  # the former: the server has heard of the end
+        if not (ended.is_set() or has_stopped()):  # the former: the server has heard of the end
             stop_asking()
             if in_main_thread:
                 os.kill(os.getpid(), signal.SIGUSR1)
@@ -118,12 +120,6 @@ def holding_run(count_begins: Callable[[], int | None]) -> Generator[None]:
             yield
     finally:
         ended.set()
-
-
-def _is_stopped() -> bool:
-    from tasks.calls import has_stopped
-
-    return has_stopped()
 
 
 @contextmanager

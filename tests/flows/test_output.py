@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.markup import escape
@@ -13,12 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli.output import Screen, harmless
+from tasks.rag.indexing.index_report import read_status
 
 MASKED = """
-import signal, sys, time, typer
+import pathlib, signal, sys, time, typer
 from flows.cli.engine import interruptible
+from tasks.rag.indexing.index_report import status_of_build
+signal.signal(signal.SIGINT, signal.default_int_handler)
+index = pathlib.Path(sys.argv[1])
 try:
-    with interruptible(outcome="all is kept"):
+    with interruptible(outcome="all is kept"), status_of_build(index, generation=None, run=None, parameters={}):
         try:
             signal.raise_signal(signal.SIGINT)
             time.sleep(60)
@@ -59,11 +64,8 @@ def test_text_of_documents_is_no_markup(text: str, in_table: bool) -> None:
     assert file.getvalue().strip() == text
 
 
-def test_an_error_that_hides_ctrl_c_is_told_as_the_interruption() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{MASKED}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_an_error_that_hides_ctrl_c_is_told_as_the_interruption(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", MASKED, tmp_path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "error: interrupted; all is kept\n")
+    status = read_status(tmp_path)
+    assert (status and status.state) == "interrupted"

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from models.backends import is_in_process
@@ -14,7 +13,7 @@ from models.registry import rates_of
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits
 from tasks.lever.lever_errors import FileUnusable
-from tasks.resources import artifacts, vision
+from tasks.resources import artifacts, open_once, vision
 
 if TYPE_CHECKING:
     from models.protocols import Chat, VisionEmbedder
@@ -29,7 +28,6 @@ WEIGHTS = "digits-judge"
 """Kind of the artifact that holds the weights of the digits' judge."""
 CONCURRENCY = 16
 """Requests under way at an endpoint."""
-_opening = Lock()  # `cache` alone lets two threads load the same weights
 
 
 class JudgeSpec(Record):
@@ -88,8 +86,7 @@ def open_judge(spec: JudgeSpec) -> Chat:
         return vision(spec.name, revision=spec.fingerprint)
     from tasks.lever.digits.digits_judge import DigitsJudge
 
-    with _opening:
-        return _open_cached(DigitsJudge, spec.weights.digest, spec.weights.size)
+    return _open_cached(DigitsJudge, spec.weights.digest, spec.weights.size)
 
 
 def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
@@ -103,11 +100,10 @@ def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
         return ClipEmbedder(spec.name, adapters=spec.adapters)
     from tasks.lever.digits.digits_judge import DigitsEncoder
 
-    with _opening:
-        return _open_cached(DigitsEncoder, spec.weights.digest, spec.weights.size)
+    return _open_cached(DigitsEncoder, spec.weights.digest, spec.weights.size)
 
 
-@cache
+@open_once
 def _open_cached(kind: Callable[[bytes], Model], digest: str, size: int) -> Model:
     return kind(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
 

@@ -21,7 +21,7 @@ from storage.files import write
 from storage.records import Record, Ref
 from storage.segments import CatalogueEntry
 from storage.storage_errors import NotAnIndex
-from tasks.progress import listening
+from tasks.progress import ends_process, listening
 from tasks.rag.corpus import Chunked, PageTrouble, Parsed, Pictured
 from tasks.rag.indexing.scan import ScanResult
 
@@ -176,7 +176,7 @@ def status_of_build(
         with listening(file.count):
             yield file
     except BaseException as error:  # Ctrl-C too, which leaves `interrupted`
-        state = "failed" if isinstance(error, Exception) else "interrupted"
+        state = "interrupted" if ends_process(error) else "failed"
         failure = {"state": state, "error": f"{type(error).__name__}: {error}"}
         raise
     finally:
