@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import islice
 from queue import Empty, SimpleQueue
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from models.model_errors import (
     ContentRefused,
@@ -87,7 +87,7 @@ def ask_all(
         if isinstance(chat, BatchChat):
             yield from _ask_in_windows(_Engine(chat, responses, limits, budget), lookup, requests)
         else:
-            with _Sender(chat, responses, limits, budget) as sender:
+            with closing(_Sender(chat, responses, limits, budget)) as sender:
                 yield from _ask_concurrently(sender, lookup, requests, ahead=AHEAD * limits.settings.concurrency)
 
 
@@ -194,10 +194,11 @@ class _Sender:
         self._failures, self._failing_since = 0, 0.0
         self._refusals: int | None = 0  # None: it has answered, so that a refusal concerns its own request
         self._unstored: dict[str, StoredResponse] = {}
-        """Answers that wait for the transaction under way."""
+        self._stored = Event()
+        """Answers that wait for the transaction under way, and the end of their own."""
         self._threads = ThreadPoolExecutor(limits.settings.concurrency, thread_name_prefix="model-calls")
         self._storing = Lock()
-        """Held while a thread stores all answers that wait."""
+        """Held while a thread stores what has come."""
 
     def begin(self, questions: Iterable[_Question], *, is_answering: bool = False) -> None:
         """Queue the questions, and start as many as the concurrency allows.
@@ -225,10 +226,8 @@ class _Sender:
                 return outcomes
         return []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
+    def close(self) -> None:
+        """Begin no more questions."""
         with self._guard:
             self._waiting.clear()
             self._ended.set()
@@ -303,7 +302,7 @@ class _Sender:
             answer = ask_model(
                 self._chat, request, key=key, limits=self._limits, budget=self._budget, ended=self._ended
             )
-            self._store(key, make_stored_response(self._chat.id, request, answer, plain=plain))
+            self._store(key, make_stored_response(self._chat.id, plain, answer))
             return _Outcome(key, answer)
         except OF_ONE as error:
             return _Outcome(key, error)
@@ -316,16 +315,21 @@ class _Sender:
         One that cannot be stored is given all the same: it was paid for.
         """
         with self._guard:
+            is_first, stored = not self._unstored, self._stored
             self._unstored[key] = row
-        with self._storing:  # by the thread that asked: it does so even while the process ends
+        if not is_first:
+            stored.wait()  # the first one's thread stores them all, even while the process ends
+            return
+        with self._storing:
             with self._guard:
-                waiting, self._unstored = self._unstored, {}
+                rows, self._unstored, self._stored = self._unstored, {}, Event()
             try:
-                if waiting:  # else the thread before has stored it
-                    self._responses.put_many(waiting)
+                self._responses.put_many(rows)
             except Exception as error:  # noqa: BLE001 raised when all that is under way is given
                 with self._guard:
                     self._fail(error)
+            finally:
+                stored.set()
 
 
 def _ask_in_windows(
@@ -411,9 +415,7 @@ class _Engine:
             return []
         self._budget.settle(expected, count_tokens(response, expected))
         answer = Answer(response, key, cached=False, latency_s=latency_s)
-        self._unstored.append(
-            (_Outcome(key, answer), make_stored_response(self._chat.id, request, answer, plain=plain))
-        )
+        self._unstored.append((_Outcome(key, answer), make_stored_response(self._chat.id, plain, answer)))
         return []
 
     def _store_waiting(self) -> list[_Outcome]:

@@ -117,7 +117,7 @@ def ask(
             return answer
         with count_as_asking():
             answer = ask_model(chat, request, key=key, limits=limits, budget=budget, on_text=on_text)
-            responses.put_many({key: make_stored_response(chat.id, request, answer, plain=plain)})
+            responses.put_many({key: make_stored_response(chat.id, plain, answer)})
         return answer
 
 
@@ -206,13 +206,8 @@ def is_answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> b
     return bool(responses.many([response_key(chat.id, request)]))
 
 
-def make_stored_response(
-    backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str, Any] | None = None
-) -> StoredResponse:
-    """Return the row of the response store for an answer.
-
-    plain: the request in canonical form, if the caller has it.
-    """
+def make_stored_response(backend: str, request: dict[str, Any], answer: Answer) -> StoredResponse:
+    """Return the row of the response store for the answer to a request in canonical form."""
     from storage.responses import StoredResponse  # brings SQLAlchemy
 
     kind, _, model = backend.partition(":")
@@ -221,7 +216,7 @@ def make_stored_response(
     return StoredResponse(
         backend=kind,
         model=model,
-        request=canonical_form(request) if plain is None else plain,
+        request=request,
         response=response.model_dump(include=fields),
         prompt_tokens=response.prompt_tokens,
         completion_tokens=response.completion_tokens,
