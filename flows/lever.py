@@ -47,9 +47,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     config.require_device()
     weights = None  # of the CPU worlds' judge, whose tower is their encoder as well
     if DIGITS in (config.judge, config.encoder):
-        train_judge = with_name(steps.train_digits_judge, "train judge")
-        judge_file = config.digits.judge
-        weights = steps.read_judge(judge_file) if judge_file else train_judge(steps=config.digits.judge_steps)
+        weights = with_name(steps.train_digits_judge, "train judge")(steps=config.digits.judge_steps)
     dataset = _read_dataset(config, files)
     tower = weights if config.encoder == DIGITS else None
     encoder = EncoderSpec(name=config.encoder, weights=tower, adapters=config.adapters)

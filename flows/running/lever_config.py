@@ -100,8 +100,6 @@ class DigitsConfig(Record):
     """Number of items that may be shown."""
     judge_steps: int = Field(default=800, ge=1)
     """Number of training steps of the judge."""
-    judge: Path | None = None
-    """Weights of a judge that was trained before, in place of training one."""
 
 
 class StartConfig(Record):

@@ -13,7 +13,7 @@ from storage.files import sha256_of
 from storage.records import Record, Ref
 from tasks.lever import lever_options as options
 from tasks.lever.judge.demonstration_task import PromptSettings, open_task
-from tasks.lever.judge.judges import WEIGHTS, EncoderSpec, open_judge, store_weights
+from tasks.lever.judge.judges import WEIGHTS, EncoderSpec, open_judge
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_records import (
@@ -56,12 +56,6 @@ def train_digits_judge(*, steps: int) -> Ref:
 
     with single_threaded("cpu"):
         return artifacts().put(WEIGHTS, train_judge(steps=steps, tell=report_progress("train judge", steps)))
-
-
-@step(version=1, reads_world=True)
-def read_judge(path: Path) -> Ref:
-    """Store the weights of a judge of the CPU worlds that was trained before, and return their artifact."""
-    return store_weights(path)
 
 
 @step(version=3, reads_world=True)

@@ -67,17 +67,12 @@ def specify_encoder(name: str) -> EncoderSpec:
     The last is a judge of the CPU worlds, whose tower embeds. Raises FileUnusable.
     """
     if name.endswith(".safetensors"):
-        return EncoderSpec(name=DIGITS, weights=store_weights(Path(name)))
+        try:
+            return EncoderSpec(name=DIGITS, weights=artifacts().put(WEIGHTS, Path(name).read_bytes()))
+        except OSError as error:
+            raise FileUnusable(f"{name}: {error.strerror}; name a file that is there") from error
     name, _, adapters = name.partition(",adapters=")
     return EncoderSpec(name=name, adapters=Path(adapters) if adapters else None)
-
-
-def store_weights(path: Path) -> Ref:
-    """Store the weights of a judge of the CPU worlds, and return their artifact. Raises FileUnusable."""
-    try:
-        return artifacts().put(WEIGHTS, path.read_bytes())
-    except OSError as error:
-        raise FileUnusable(f"{path}: {error.strerror}; name a file that is there") from error
 
 
 def open_judge(spec: JudgeSpec) -> Chat:
