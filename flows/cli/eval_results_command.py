@@ -307,7 +307,7 @@ def _check(name: str, data: Data, as_json: bool) -> None:
     from tasks.evaluation.running.known_defects import find_defect
     from tasks.evaluation.running.planning import EXPECTED_ERRORS, make_items
     from tasks.evaluation.running.task_choice import expand_family
-    from tasks.grading.math.math_grader import MathGrader
+    from tasks.grading.math.math_grader import shared_grader
 
     with plain_errors(*EXPECTED_ERRORS):
         own_name, *more = expand_family(name)
@@ -321,10 +321,9 @@ def _check(name: str, data: Data, as_json: bool) -> None:
                 REFUSED,
             )
         items = list(make_items(benchmark, data))
-        with MathGrader() as math:
-            tools = Tools(math, Judge(benchmark.judge or "", lambda _: iter(())))  # a check asks no judge
-            problems = list(benchmark.check(items, tools))
-            unscorable = benchmark.find_unscorable(items, tools)
+        tools = Tools(shared_grader(), Judge(benchmark.judge or "", lambda _: iter(())))  # a check asks no judge
+        problems = list(benchmark.check(items, tools))
+        unscorable = benchmark.find_unscorable(items, tools)
 
     item_defects = ((item.id, find_defect(benchmark.name, item)) for item in items)
     defects = {item: f"{defect.why} ({defect.source})" for item, defect in item_defects if defect}

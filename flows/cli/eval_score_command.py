@@ -152,7 +152,7 @@ class Case(BaseModel):
 def _grade_pairs(file: Path, *, extract: Policy, out: Path | None, as_json: bool) -> None:
     """Compare predictions, which may be bare, in $…$, \\(…\\) or \\boxed{…}, or whole responses, with gold answers."""
     from tasks.evaluation.evaluation_records import Item, Reply, Response
-    from tasks.grading.math.math_grader import MathGrader, grade_against
+    from tasks.grading.math.math_grader import grade_against, shared_grader
     from tasks.grading.reading import Rule
 
     cases: list[Case] = []
@@ -168,13 +168,12 @@ def _grade_pairs(file: Path, *, extract: Policy, out: Path | None, as_json: bool
         turn = Reply(text=text.encode("utf-8", "replace").decode())  # JSON may hold halves of surrogate pairs
         answered.append((Item(id="", prompts=("",)), Response(item="", turns=(turn,)), str(case.gold)))
     verdicts: list[dict[str, Any]] = []
-    with MathGrader() as grader:
-        samples = grade_against(answered, grader, Rule(("last_box",), headline=extract))
-        for case, sample in zip(cases, samples, strict=True):
-            unscored = sample.status == "unscored"
-            stage = "missing" if sample.missing else "symbolic" if unscored else sample.reason.partition(":")[0]
-            verdict = {"id": case.id, "equal": None if unscored else bool(sample.score), "stage": stage}
-            verdicts.append(verdict | ({"failed": sample.reason} if unscored else {}))
+    samples = grade_against(answered, shared_grader(), Rule(("last_box",), headline=extract))
+    for case, sample in zip(cases, samples, strict=True):
+        unscored = sample.status == "unscored"
+        stage = "missing" if sample.missing else "symbolic" if unscored else sample.reason.partition(":")[0]
+        verdict = {"id": case.id, "equal": None if unscored else bool(sample.score), "stage": stage}
+        verdicts.append(verdict | ({"failed": sample.reason} if unscored else {}))
     equal = sum(bool(verdict["equal"]) for verdict in verdicts)
     emit({"verdicts": verdicts}, as_json, lambda: typer.echo(f"{equal:,} of {len(verdicts):,} are equal"))
     if out:
