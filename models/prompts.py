@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WITHOUT = (
-    "take a model that is made to be asked, or send the prompts as they stand (`--apply_chat_template False` of eval "
-    "run, `--set prompts.template=false` of lever run)"
+    "take a model that is made to be asked, or send the prompts as they stand (eval run: `--apply_chat_template False`)"
 )
 
 MOST_PIXELS = 80_000_000  # an A3 page at 600 dpi has 70 million; beyond that it is a bomb, or of no use to a model
