@@ -19,9 +19,11 @@ import signal
 import socket
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tasks.sandbox import cgroups
@@ -47,26 +49,11 @@ PRELOAD = (
 """Modules that programs find imported; all are Python's own. Not `threading` (and `queue`, which needs it), nor
 `hashlib`: what they do in every fork, and OpenSSL's memory, cost each program more than the few that want them."""
 
-DEBUGGING = "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp perf_event_open lookup_dcookie"
-MOUNTING = (
-    "mount umount umount2 pivot_root chroot move_mount open_tree open_tree_attr fsopen fsconfig fsmount fspick "
-    "mount_setattr quotactl quotactl_fd swapon swapoff"
-)
-NAMESPACES = "unshare setns sethostname setdomainname"
-KERNEL = (
-    "bpf init_module finit_module delete_module create_module kexec_load kexec_file_load reboot acct syslog "
-    "iopl ioperm modify_ldt vm86 vm86old uselib vhangup userfaultfd io_uring_setup io_uring_enter io_uring_register"
-)
-CLOCKS = "settimeofday clock_settime clock_settime64 adjtimex clock_adjtime clock_adjtime64 stime"
-KEYS = "keyctl add_key request_key"
-HANDLES = "open_by_handle_at name_to_handle_at fanotify_init fanotify_mark"
-BEYOND_LIMITS = "shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open ipc"
-"""Memory that is nobody's: it counts in no process."""
-REFUSED = f"{DEBUGGING} {MOUNTING} {NAMESPACES} {KERNEL} {CLOCKS} {KEYS} {HANDLES} {BEYOND_LIMITS}".split()
-ABSENT = ("clone3", "memfd_create", "memfd_secret")
-"""Callers go on without: C libraries take clone for clone3, whose flags a filter cannot read."""
-NEWER = {"mount_setattr": 442, "quotactl_fd": 443, "memfd_secret": 447, "open_tree_attr": 467}
-"""Numbers, the same on every architecture, of calls that a libseccomp may not know yet."""
+_CALLS = tomllib.loads(Path(__file__).with_name("system_calls.toml").read_text("utf-8"))
+REFUSED, ABSENT = (" ".join(_CALLS[kind].values()).split() for kind in ("refused", "absent"))
+"""System calls that are refused with EPERM, and with ENOSYS."""
+NEWER: dict[str, int] = _CALLS["newer"]
+"""Numbers of calls that a libseccomp may not know yet."""
 
 NAMESPACE_FLAGS = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
