@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -299,35 +300,8 @@ class LeverConfig(FlowConfig):
         return self
 
 
-PICTURE_DEFAULTS: dict[str, Any] = {
-    "dataset": {"train_queries": 800, "test": 1000},
-    "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
-    "encoder": "clip",
-    "prompts": {"style": "chat"},
-    "network": {},
-    "beams": {},
-    "sft": {},
-    "rl_data": {},
-    "rce": {},
-    "grpo": {},
-    "oracle": {"most_judgments": 20_000},
-}
-"""Defaults of runs on questions about real pictures, in place of those of the CPU world; {}: Lever-Plus's own."""
-TEXT_DEFAULTS: dict[str, Any] = {
-    "dataset": {"train_queries": 40, "validation": 20, "test": 60},
-    "judge": "smollm2",
-    "encoder": "minilm",
-    "reward": "gt_logprob",
-    "pool_size": 16,
-    "evaluated_shots": (2,),
-    "beams": {"width": 1, "candidates": 6},
-    "sft": {"batch_size": 16},
-    "rl_data": {"beams": 2, "samples": 1, "random": 2},
-    "rce": {"batch_size": 16, "epochs": 6},
-    "grpo": {"batch_size": 40, "rounds": 3, "draws": 4},
-    "oracle": {"most_judgments": 200},
-}
-"""Defaults of runs on texts: as much as a small language model on a CPU answers in some minutes."""
+DEFAULTS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("lever_defaults.toml").read_text("utf-8"))
+"""Defaults of runs on `pictures` and on `texts`, in place of those of the CPU worlds."""
 SEED_NAME_READERS = {"judge": judge_of, "sampler": sampler_of}
 
 
@@ -353,11 +327,11 @@ def read_lever_config(
             merged[field] = read(merged[field])
     # all fields, so that a setting of one field of a model leaves its others as they are; `|` replaces whole tables,
     # so that {} takes the defaults of its own class, those of Lever-Plus
-    usual = {} if name in CPU_WORLDS else TEXT_DEFAULTS if name in WORDINGS else PICTURE_DEFAULTS
+    usual = {} if name in CPU_WORLDS else DEFAULTS["texts" if name in WORDINGS else "pictures"]
     if name.endswith(OWN_SUFFIX):
         with suppress(ValueError):  # which the validation of the configuration raises again
             task = DatasetConfig(name=name, metric=merged["dataset"].get("metric")).task
-            usual = PICTURE_DEFAULTS if task == "pictures" else TEXT_DEFAULTS
+            usual = DEFAULTS["pictures" if task == "pictures" else "texts"]
             if task == "texts":
                 usual = usual | {"reward": "hard_plus_soft"}
         usual = usual | {"dataset": {"train_queries": 4000, "validation": 0.25, "test": None}}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows.cli.lever_commands import show_report
-from flows.running.lever_config import PICTURE_DEFAULTS, read_lever_config
+from flows.running.lever_config import DEFAULTS, read_lever_config
 from tasks.lever.learning.lever_results import LeverReport
 from tasks.lever.learning.selector_comparison import summarise
 from tasks.lever.lever_records import PoolRecipe
@@ -44,10 +44,10 @@ def test_pools_are_as_said_else_as_the_checkpoint_s_else_retrieved() -> None:
 
 
 def test_one_run_leaves_nothing_to_the_next() -> None:
-    before = copy.deepcopy(PICTURE_DEFAULTS)
+    before = copy.deepcopy(DEFAULTS)
     assert read_lever_config({"dataset.name": "okvqa", "grpo.draws": 3}).grpo.draws == 3
     assert read_lever_config({"dataset.name": "okvqa"}, settings=["sft.epochs=1"]).grpo.draws == 12
-    assert before == PICTURE_DEFAULTS
+    assert before == DEFAULTS
 
 
 def test_flags_go_before_the_file_and_settings_before_flags(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ people, and texts with classes, where the likeliest label is the answer. A new k
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -192,30 +194,9 @@ class Wording(NamedTuple):
     """Class in the dataset's files → the word for it."""
 
 
-WORDINGS = {
-    "trec": Wording(
-        "Classify the questions based on whether their answer type is a Number, Location, Person, Description, Entity, "
-        "or Abbreviation.",
-        "Question",
-        "Answer Type",
-        {
-            "NUM": "Number",
-            "LOC": "Location",
-            "HUM": "Person",
-            "DESC": "Description",
-            "ENTY": "Entity",
-            "ABBR": "Abbreviation",
-        },
-    ),
-    "sst2": Wording("", "Review", "Sentiment", {"1": "Positive", "0": "Negative"}),
-    "agnews": Wording(
-        "Classify the news articles into the categories of World, Sports, Business, and Technology.",
-        "Article",
-        "Answer",
-        {"1": "World", "2": "Sports", "3": "Business", "4": "Technology"},
-    ),
-}
-"""The wording of each dataset of texts. Source: Zhao et al. 2021, arXiv:2102.09690."""
+_TABLES = tomllib.loads(Path(__file__).with_name("wordings.toml").read_text("utf-8"))
+WORDINGS = {name: Wording(**words) for name, words in _TABLES.items()}
+"""The wording of each dataset of texts."""
 
 
 class TextClassification:
