@@ -81,8 +81,7 @@ class HFArgs(BackendArgs):
     pretrained: str | None = None
     revision: str | None = None
     gguf_file: str | None = None
-    """Name of a GGUF file in the folder `pretrained`, in place of safetensors; `pretrained=FOLDER/FILE.gguf` is the
-    same."""
+    """Name of a GGUF file in the folder `pretrained`, not safetensors; `pretrained=FOLDER/FILE.gguf` is the same."""
     dtype: HFDtype = Field(default="auto", validation_alias=AliasChoices("dtype", "torch_dtype"))
     device: str | None = None
     device_map: str | dict[str, JsonValue] | None = None
@@ -230,6 +229,7 @@ def _model_name(name: str | None, kind: str, argument: str) -> str:
 
 
 def _open_endpoint(request: BackendRequest) -> Chat:
+    """Return the client of an endpoint's API; a value in `args` goes before the request's. Raises ModelUnavailable."""
     args = checked_args(OpenAIArgs, request)
     model, effort = _model_name(args.model or request.name, request.kind, "model"), args.reasoning_effort
     options: dict[str, Any] = {
@@ -244,7 +244,7 @@ def _open_endpoint(request: BackendRequest) -> Chat:
 
 
 def _open_hf(request: BackendRequest) -> Chat:
-    """Return a vision-language model without its encoder where no pictures come and transformers can load it so."""
+    """Return transformers' model, without its eyes if no pictures come and it can load so. Raises ModelUnavailable."""
     from models.causal_weights import Kind, kind_of
 
     args = checked_args(HFArgs, request)
@@ -269,6 +269,7 @@ def _open_hf(request: BackendRequest) -> Chat:
 
 
 def _open_vllm(request: BackendRequest) -> Chat:
+    """Return vLLM's engine for the model of the request. Raises ModelUnavailable without a name, or without vLLM."""
     args = checked_args(VLLMArgs, request)
     model = _model_name(args.pretrained or request.name, request.kind, "pretrained")
     require_vllm(model)
@@ -435,10 +436,7 @@ def local_of(name: str) -> Local | None:
 
 
 def require_weights(local: Local, *, pictures: bool = False) -> None:
-    """Refuse a model without its files, or a text-only one that would be shown pictures; loads nothing.
-
-    Raises ModelUnavailable.
-    """
+    """Raises ModelUnavailable for a model without files, or one of text alone if pictures come; loads nothing."""
     from models.causal_weights import model_config
 
     check_args(local.kind, local.args)

@@ -156,6 +156,7 @@ class CausalLM:
         return load_once(("hf", self._weights, repr(self._placing)), lambda: load_model(self._weights, **self._placing))
 
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
+        """Return a request as tokens, with its drawing if it draws any. Raises RequestRefused, ContextOverflow."""
         loaded = self._load()
         tokens = prompt_tokens(loaded, request)
         if loaded.sight:

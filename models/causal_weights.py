@@ -124,6 +124,7 @@ def model_config(folder: Path) -> dict[str, Any]:
 
 
 def _dtype(config: dict[str, Any], dtype: str) -> str:
+    """Return the name of the dtype; for `auto` the first known one that the configuration declares, else float32."""
     if dtype != "auto":
         return dtype
     text = config.get("text_config") or {}  # of the language model inside a vision-language model
@@ -408,10 +409,7 @@ class Pictures:
         self._kept: OrderedDict[bytes, dict[str, Tensor]] = OrderedDict()
 
     def join_inputs(self, pngs: Sequence[bytes]) -> dict[str, Tensor]:
-        """Return the model's inputs for all of the pictures, in their order; empty for no pictures.
-
-        Raises RequestRefused.
-        """
+        """Return the model's inputs for all pictures, in order; empty for no pictures. Raises RequestRefused."""
         import torch
 
         if not pngs:

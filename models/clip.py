@@ -44,10 +44,7 @@ class ClipEmbedder:
         self.id = f"{weights.label}@{weights.fingerprint}/fp32"
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """Return the L2-normalised vectors of pictures, (len(pngs), dimension), in their order.
-
-        Raises RequestRefused for a picture that cannot be read.
-        """
+        """Return L2-normalised vectors, (len(pngs), dimension), in order. Raises RequestRefused: unreadable picture."""
 
         def forward(part: Sequence[bytes]) -> Tensor:
             pictures = [open_picture(png) for png in part]
@@ -56,10 +53,7 @@ class ClipEmbedder:
         return self._embed(pngs, forward)
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the L2-normalised vectors of texts, (len(texts), dimension), in their order.
-
-        Only the first 77 tokens of a text are read.
-        """
+        """Return L2-normalised vectors of texts, (len(texts), dimension), in order; 77 tokens of a text are read."""
         options: dict[str, Any] = {"truncation": True, "return_tensors": "pt"}
         options["max_length"] = self.model.config.text_config.max_position_embeddings  # 77 in every published CLIP
         options["padding"] = "max_length" if self._batch > 1 else "longest"
@@ -75,6 +69,7 @@ class ClipEmbedder:
 
     @torch.inference_mode()
     def _embed(self, items: Sequence[Item], forward: Callable[[Sequence[Item]], Tensor]) -> NDArray[np.float32]:
+        """Return vectors of items, (len(items), dimension): `forward` gets batches of one size, the last filled up."""
         vectors = np.empty((len(items), self.dimension), np.float32)
         for start in range(0, len(items), self._batch):
             part = items[start : start + self._batch]

@@ -37,10 +37,7 @@ def seed_of(request: ChatRequest, tokens: Sequence[int]) -> int:
 
 
 class DrawnTokens:
-    """A logits processor that leaves a drawn row one token; rows without a Drawing stay as they are.
-
-    limits: most new tokens of each row.
-    """
+    """A logits processor that leaves rows with a Drawing one token each. limits: most new tokens of each row."""
 
     def __init__(
         self, drawings: Sequence[Drawing | None], *, limits: Sequence[int], prompt_tokens: int, device: Any

@@ -132,6 +132,7 @@ class _Cursor:
         self._data, self._offset = data, 0
 
     def take(self, count: int) -> bytes:
+        """Return the next `count` bytes. Raises ValueError where fewer are left."""
         content = self._data[self._offset : self._offset + count].tobytes()
         if len(content) != count:
             raise ValueError(f"it ends within {count} bytes at {self._offset}")
@@ -146,6 +147,7 @@ class _Cursor:
 
 
 def _parse(data: NDArray[np.uint8]) -> Packed:
+    """Return pieces, word vectors and weights of a packed E5. Raises ValueError for another format or shape."""
     file = _Cursor(data)
     if file.take(4) != MAGIC:
         raise ValueError(f"it does not begin with {MAGIC.decode()}")
@@ -190,6 +192,7 @@ def _parse(data: NDArray[np.uint8]) -> Packed:
 
 
 def _read_pieces(file: _Cursor) -> Pieces:
+    """Return the tokenizer's pieces with their scores, its special tokens and its normalisation of characters."""
     count, begin, end, _padding, unknown = (file.number() for _ in range(5))
     size = file.number("<u8")
     offsets = file.array("<u4", count + 1).tolist()

@@ -76,6 +76,7 @@ class OpenAIEmbedder:
         return vectors
 
     def _batch(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the unit vectors of one batch of texts, (len(texts), dimension), in order. Raises ModelError."""
         clean = [replace_surrogates(text) for text in texts]
         # floats, not the SDK's base64: many compatible servers know only floats
         body: dict[str, Any] = {"model": self._model, "input": clean, "encoding_format": "float"}

@@ -113,7 +113,7 @@ class Endpoint:
         return {}
 
     def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the events of a streamed answer; the whole answer alone where there is no stream."""
+        """Yield the events of a streamed answer, or the whole answer alone; read them inside `name_failures`."""
         plain = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
         streams = "stream" in body
         response = self._request("POST", path, plain, preload_content=not streams)
@@ -135,6 +135,7 @@ class Endpoint:
                 response.close()
 
     def _request(self, method: str, path: str, body: bytes | None = None, **options: bool) -> urllib3.BaseHTTPResponse:
+        """Return the response, whatever its status; `path` begins behind the base URL. Raises urllib3's HTTPError."""
         query = f"?{urlencode(self._query)}" if self._query else ""
         pool = self._pool
         # a pool of one host is asked by the path, which spares a tenth of a request's CPU; a proxy is told the whole
@@ -208,6 +209,7 @@ class Endpoint:
         return None
 
     def _status_error(self, status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+        """Return the error that an answer with a status of failure means, with its remedy and without the key."""
         plain, code = content.decode("utf-8", "replace"), ""
         with suppress(ValueError):
             failed = AnswerFailed(json.loads(plain))

@@ -157,6 +157,7 @@ def take_fingerprint(chat: OpenAIChat) -> Fingerprint:
 
 
 def _ask_probe(chat: OpenAIChat, prompt: str) -> Probe:
+    """Return the endpoint's answer to a prompt, without text where it refuses the request. Raises other ModelErrors."""
     question = Message(role="user", content=(Text(text=prompt),))
     request = ChatRequest(messages=(question,), max_tokens=PROBE_TOKENS, seed=0, top_logprobs=TOP_TOKENS)
     try:

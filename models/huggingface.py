@@ -57,6 +57,7 @@ class HuggingFaceEmbedder:
         return self._embed(self._model.encode_query, questions)
 
     def _embed(self, encode: Callable[..., Any], texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return what `encode` makes of texts without lone surrogates, (len(texts), dimension); texts may be empty."""
         clean = [replace_surrogates(text) for text in texts]
         if not clean:
             return np.empty((0, self.dimension), np.float32)
@@ -130,6 +131,7 @@ def _require_whole_weights(folder: Path, *, unused: str | None = None) -> Genera
 
     class Report(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
+            """Raises ModelUnavailable where the record names missing weights that are used."""
             names = MISSING.findall(record.getMessage())
             if missing := [name for name in names if unused is None or not name.startswith(unused)]:
                 raise ModelUnavailable(

@@ -79,6 +79,7 @@ class HarnessLM:
             yield number, float(total[0] if isinstance(total, tuple) else total)
 
     def _prompt(self, request: ChatRequest) -> str:
+        """Return the text of a request, in the LM's own chat template unless it forbids one. Raises RequestRefused."""
         if not request.messages:
             raise RequestRefused("The request has no messages; give at least one.")
         if request.template is False:
@@ -93,6 +94,7 @@ class HarnessLM:
         return self._run(lambda: self._lm.apply_chat_template(turns))
 
     def _ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return the LM's results of a method such as `loglikelihood`, by row of arguments. Raises ModelUnavailable."""
         from lm_eval.api.instance import Instance
 
         instances = [
@@ -102,6 +104,7 @@ class HarnessLM:
         return list(self._run(lambda: getattr(self._lm, method)(instances))) if instances else []
 
     def _run(self, call: Callable[[], Any]) -> Any:
+        """Return what `call` gives while no other call runs. Raises ModelUnavailable for whatever it raises."""
         try:
             with self._lock:
                 return call()
@@ -118,6 +121,7 @@ def _sampling(request: ChatRequest) -> dict[str, JsonValue]:
 
 
 def _find_class(dotted: str) -> Any:
+    """Return the subclass of lm_eval's LM at a dotted path. Raises ModelUnavailable for what is none."""
     module, _, name = dotted.rpartition(".")
     try:
         from lm_eval.api.model import LM

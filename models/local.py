@@ -17,10 +17,7 @@ _models: dict[Hashable, Any] = {}  # the one model in memory, by its key
 
 
 def load_once(key: Hashable, load: Callable[[], T]) -> T:
-    """Return the value of `load`, loaded once per key; the value held under another key is released first.
-
-    Raises what `load` raises; then nothing is held.
-    """
+    """Return the value of `load`, called once per key; another key's value is released first, even if it raises."""
     with ALONE:
         if key not in _models:
             release_model()

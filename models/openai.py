@@ -168,7 +168,7 @@ class OpenAIChat:
         return "/chat/completions", body | ({"reasoning_effort": effort} if effort else {})
 
     def _send(self, path: str, body: dict[str, Any], listener: Listener | None) -> tuple[_Part, dict[str, JsonValue]]:
-        """Return the answer to a body less the fields that the server refuses, and the sampling fields that it got."""
+        """Return the answer, and the sampling fields of its body; refused fields are left out. Raises ModelError."""
         is_chat = path == "/chat/completions"
         while True:  # once more after each refusal that names a field
             sent = {name: value for name, value in body.items() if name not in self._refused}
@@ -197,7 +197,7 @@ class OpenAIChat:
                 return answer, {name: value for name, value in sent.items() if name not in NOT_SAMPLING}
 
     def _stream_answer(self, path: str, body: dict[str, Any]) -> Generator[_Part]:
-        """Yield the answer after each piece of it; the last one is the whole."""
+        """Yield the answer so far after each piece; the last one is the whole. Raises AnswerFailed, ValueError."""
         read, so_far = _read_responses if path == "/responses" else _read_completion, _Part()
         with self.endpoint.name_failures():
             for event in self.endpoint.events(path, body):
@@ -274,7 +274,7 @@ def _read_completion(answer: Any) -> _Part:
 
 
 def _read_responses(event: Any) -> _Part:
-    """Return what an answer of the Responses API, or an event of its stream, adds: words, or at the end all of them."""
+    """Return what an answer of the Responses API, or an event of its stream, adds. Raises AnswerFailed, ValueError."""
     match event.get("type"):
         case "response.output_text.delta":
             return _Part(text=event["delta"])

@@ -143,7 +143,7 @@ def template_of(tokenizer: Any, template: bool | str) -> str:
 
 
 def _apply_template(tokenizer: Any, turns: list[Turn], template: str) -> str:
-    """Return the text of turns; where the template refuses system messages, they are folded into the first question."""
+    """Return the text of turns, system messages in the first question if it refuses them. Raises RequestRefused."""
     from jinja2 import TemplateError
 
     goes_on = turns[-1]["role"] == "assistant"

@@ -160,10 +160,7 @@ class VisionEmbedder(Protocol):
     dimension: int
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """Return the L2-normalised vectors of pictures, (len(pngs), dimension), in their order.
-
-        Raises RequestRefused for a picture that cannot be read.
-        """
+        """Return L2-normalised vectors, (len(pngs), dimension), in order. Raises RequestRefused: unreadable picture."""
         ...
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:

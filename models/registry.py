@@ -77,6 +77,7 @@ class Entry(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_opened(self) -> Self:
+        """Return the entry. Raises ValueError where backend, name, args, address and rates do not go together."""
         if self.backend not in backends() and "." not in self.backend:
             raise ValueError(f"there is no backend {self.backend!r}; there are {', '.join(backends())}")
         if self.backend != "scripted" and not self.name:

@@ -30,10 +30,7 @@ class Window(NamedTuple):
 
 
 def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[int]:
-    """Return the tokens of a text.
-
-    special: whether the tokenizer adds its special tokens; None: as it does by itself, but no second beginning.
-    """
+    """Return a text's tokens. special: with special tokens; None: as the tokenizer does, without a second beginning."""
     text = replace_surrogates(text)
     if special is None:
         begins = loaded.tokenizer.bos_token or loaded.tokenizer.eos_token

@@ -29,8 +29,7 @@ from models.vllm_engine import Job, JobRefused, Setup, ask_engine
 JOBS_AT_ONCE = 256
 """Jobs of one call of `generate`, as many as vLLM runs together; the next ones begin when all of them are answered."""
 SEEN_AT_ONCE = 64
-"""Jobs of one call where they have pictures: in the form that Pillow and the model need, each takes a hundred
-megabytes."""
+"""Jobs of one call that have pictures: in the forms of Pillow and the model, each takes a hundred megabytes."""
 
 
 class Prompt(NamedTuple):
@@ -197,6 +196,7 @@ class VLLMChat:
         return Prompt(number, request, tokens, pngs, min(request.max_tokens, context_tokens - length))
 
     def _sampling_params(self, prompt: Prompt) -> Any:
+        """Return vLLM's SamplingParams for a prompt."""
         from vllm.sampling_params import SamplingParams  # pyright: ignore[reportMissingImports]
 
         sampling: dict[str, Any] = self._sampling(prompt)
@@ -228,6 +228,7 @@ class VLLMChat:
         from vllm.sampling_params import SamplingParams  # pyright: ignore[reportMissingImports]
 
         def scoring_params(window: Window) -> Any:
+            """Return vLLM's SamplingParams under which a window's last token is the one generated."""
             # The last token is the one that is generated: no other is allowed, and the log-probabilities are those
             # before that rule. So a window of one token needs none of its prompt's, which the prefix cache may hold.
             return SamplingParams(

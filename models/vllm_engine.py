@@ -118,6 +118,7 @@ class Engine:
         """End the engine and free its memory."""
 
         def report_death() -> None:
+            """Put an EngineDeadError into the engine's queue once a process of it has ended."""
             # an engine's process that is killed says nothing itself, and `generate` would wait for ever
             from vllm.v1.engine.exceptions import EngineDeadError  # pyright: ignore[reportMissingImports]
 
@@ -169,10 +170,7 @@ def vllm_prompt(tokens: list[int], pngs: tuple[bytes, ...]) -> dict[str, Any]:
 
 
 def load_llm(setup: Setup) -> tuple[Any, Any]:
-    """Open vLLM's `LLM`, and return it with the adapter that each of its jobs names.
-
-    Only safetensors are read. Raises ModelUnavailable.
-    """
+    """Open vLLM's `LLM` from safetensors; return it with the adapter that each job names. Raises ModelUnavailable."""
     require_safetensors(setup.folder)
     file = _log_to_file()
     log_start = file.stat().st_size if file.exists() else 0
@@ -248,6 +246,7 @@ class EndsWithItsOpener:
         opener = int(os.environ[OPENER])
 
         def end_with_opener() -> None:
+            """End this process as soon as the one that opened it has ended."""
             with suppress(psutil.NoSuchProcess):
                 process = psutil.Process(opener)
                 while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:

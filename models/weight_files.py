@@ -146,6 +146,7 @@ _digests: dict[tuple[Path, int, int, int], bytes] = {}
 
 
 def _digest(path: Path) -> bytes:
+    """Return the SHA-256 of a file, from memory if a large one of this size, time and inode was read before."""
     status = path.stat()
     key = path, status.st_size, status.st_mtime_ns, status.st_ino
     if key in _digests:

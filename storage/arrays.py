@@ -18,10 +18,7 @@ ALIGNED = 64
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the content of a file in the safetensors format; equal arrays give equal bytes.
-
-    Raises KeyError for a dtype that TYPES does not name.
-    """
+    """Return the bytes of a safetensors file; equal arrays give equal bytes. Raises KeyError: a dtype not in TYPES."""
     fields: dict[str, Any] = {}
     offset = 0
     for name, values in arrays.items():

@@ -271,10 +271,7 @@ class Artifacts:
         return self.put(kind, value.model_dump_json().encode())
 
     def load(self, model: type[Model], ref: Ref) -> Model:
-        """Return the pydantic value stored under `ref`, verified.
-
-        Raises MissingArtifact, DamagedArtifact, StoreUnreachable, ValidationError for a value of another model.
-        """
+        """Return the verified pydantic value of `ref`. Raises as `get` does, ValidationError if another model's."""
         return model.model_validate_json(self.get(ref))
 
     def remember(self, key: str, ref: Ref) -> None:
@@ -351,6 +348,7 @@ class Artifacts:
                 raise self._set_aside(ref)
 
     def _upload(self, ref: Ref) -> None:
+        """Copy an object to the remote store, if there is one and holds no copy younger than FRESH."""
         if not self.remote:
             return
         entry = self._remote_stat(ref)
@@ -383,6 +381,7 @@ class Artifacts:
 
     @contextmanager
     def _reading(self, ref: Ref) -> Generator[None]:
+        """Turn a missing file inside the block into MissingArtifact, and other system errors into StoreUnreachable."""
         try:
             with files.reachable(self.root):
                 yield

@@ -118,6 +118,7 @@ def backup(
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes | Path) -> None:
+    """Add a member that its owner alone may read. content: its bytes, or the file that holds them."""
     member = tarfile.TarInfo(name)
     member.mode = 0o600
     with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as data:
@@ -208,7 +209,7 @@ def _load_database(dump: Path, url: str) -> None:
 
 
 def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -> None:
-    """Run pg_dump, pg_restore or psql; the password travels in the environment, where `ps` does not show it."""
+    """Run a PostgreSQL client; the password is in its environment, hidden from `ps`. Raises DatabaseUnavailable."""
     address = database.address(url)
     major = database.server_major(url)
     client = find_program(program, at_least=major)

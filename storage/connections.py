@@ -125,10 +125,7 @@ def _scripts() -> ScriptDirectory:
 
 
 class Reconnecting:
-    """Transactions on a database, for any number of threads at once.
-
-    locate: gives its address; called at the first use, and again when the server has gone away.
-    """
+    """Transactions on a database, from any thread. locate: gives its address, anew when the server has gone away."""
 
     def __init__(self, locate: Callable[[], str]) -> None:
         self._locate = locate
@@ -136,10 +133,7 @@ class Reconnecting:
         self._engine: Engine | None = None
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Return the result of `work` in a transaction of its own; tried again once on a server that was started again.
-
-        Raises DatabaseUnavailable.
-        """
+        """Return what `work` gives in a transaction; a restarted server is tried again. Raises DatabaseUnavailable."""
         opened = self._open()
         try:
             with opened.begin() as connection:
@@ -159,6 +153,7 @@ class Reconnecting:
         return self.run(lambda connection: connection.execute(query).mappings().all())
 
     def _open(self) -> Engine:
+        """Return the engine; at the first use it is made, and the tables are upgraded. Raises DatabaseUnavailable."""
         with self._opening:
             if self._engine is None:
                 url = self._locate()

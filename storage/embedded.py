@@ -133,6 +133,7 @@ class Cluster:
         shutil.rmtree(self._own, ignore_errors=True)
 
     def _start_alone(self) -> str:
+        """Return our database's address, as `start` does, under the lock; makes cluster and database if missing."""
         place = self._settle()
         account = account_of(place.folder)
         binaries = self._binaries(_major(place), account)
@@ -157,6 +158,7 @@ class Cluster:
         return place.url()
 
     def _recorded(self) -> Place | None:
+        """Return the place in place.json; None without a readable one. Raises DatabaseUnavailable: access is denied."""
         try:
             return Place.model_validate_json((self._own / "place.json").read_bytes())
         except (FileNotFoundError, ValueError):
@@ -184,6 +186,7 @@ class Cluster:
         return settled
 
     def _choose_folder(self) -> Path:
+        """Return a folder which the server's account may enter, of home or shelter. Raises DatabaseUnavailable."""
         folder = self._own / "cluster"
         account = account_of(folder)
         if may_enter(self._own, account):
@@ -264,6 +267,7 @@ def _major(place: Place) -> int | None:
 
 
 def _make_cluster(place: Place, binaries: Binaries, account: pwd.struct_passwd | None) -> None:
+    """Make the cluster of a place with initdb, whole or not at all. Raises DatabaseUnavailable."""
     unfinished = place.folder / "data.new"  # renamed when whole: a killed initdb leaves no half cluster
     shutil.rmtree(unfinished, ignore_errors=True)
     # `trust` asks for no password: the one way in is a socket that only the server's account and root can reach

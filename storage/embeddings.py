@@ -53,6 +53,7 @@ class EmbeddingCache:
         keys, today = list(by_key), _today()
 
         def read(connection: sqlite3.Connection) -> dict[str, NDArray[np.float16]]:
+            """Return the undamaged vectors of `keys`, by text, and mark them as used today."""
             vectors, stale = dict[str, NDArray[np.float16]](), list[tuple[int, bytes]]()
             for start in range(0, len(keys), KEYS_PER_QUERY):
                 batch = keys[start : start + KEYS_PER_QUERY]
@@ -115,6 +116,7 @@ class EmbeddingCache:
                 ) from error
 
     def _transaction(self, work: Callable[[sqlite3.Connection], Value]) -> Value:
+        """Return what `work` gives in one transaction; the first use makes and opens the file. Raises sqlite3.Error."""
         if self._connection is None:
             make_folder(self._path.parent)
             connection = sqlite3.connect(self._path, timeout=WAIT_FOR_WRITERS_S, check_same_thread=False)

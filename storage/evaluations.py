@@ -415,6 +415,7 @@ def _write(connection: Connection, evaluation: Evaluated) -> int:
 
 
 def _write_run(connection: Connection, run: Run) -> int:
+    """Write a run and its model, if it names one, and return how many rows changed."""
     model, changed = None, 0
     if run.model:
         key = ("name", "revision", "backend")

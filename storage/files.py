@@ -198,6 +198,7 @@ def close_home(home: Path) -> None:
 
 
 def _close(path: Path, home: Path) -> None:
+    """Take from a path of this account what `_mode` does not allow others; links and failures are passed over."""
     with suppress(OSError):  # of another account, or of a file system without permissions
         status = path.lstat()
         mode = stat.S_IMODE(status.st_mode)

@@ -148,6 +148,7 @@ class Incidents:
 
 
 def _put(connection: Connection, incident: Incident) -> None:
+    """Insert an incident, or replace the fields of the stored one of its id."""
     events = [event.model_dump(mode="json") for event in incident.events]
     opened = {"opened_run": incident.opened.night, "opened_at": incident.opened.at}
     row = escape(incident.model_dump(exclude={"events"}) | opened | {"events": events})

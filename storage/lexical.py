@@ -125,8 +125,7 @@ class Lexical:
         self._whole, self._segments = whole, segments
         self._firsts = np.cumsum([0, *(len(segment.lengths) for segment in segments)], dtype=np.uint32)
         self.posting = lru_cache(maxsize=max(CACHED_ROWS // max(self.size, 1), 32))(self._read)
-        """Return the Posting of a word, with other constants than rank-bm25's where they are given; None where no row
-        holds it."""
+        """Return a word's Posting, None where no row holds it; k1 and b are rank-bm25's unless they are given."""
 
     def scores(self, query: Sequence[str]) -> NDArray[np.float64]:
         """Return every row's score; a word that stands twice in the query counts twice."""

@@ -100,6 +100,7 @@ class Lineage:
         rows = [edge._asdict() | {"key": run.key} for edge in edges]
 
         def write(connection: Connection) -> None:
+            """Insert the step and its edges, or with `only_new` only what no step of its name has made before."""
             nonlocal rows
             if only_new:
                 recorded = set[str]()
@@ -136,6 +137,7 @@ class Lineage:
         edges = lineage_edges.c.digest
 
         def write(connection: Connection) -> None:
+            """Insert the time for those digests that any edge names."""
             for batch in _batches(digests):
                 recorded = [*connection.scalars(select(edges).distinct().where(edges.in_(batch)))]
                 if recorded:
@@ -166,6 +168,7 @@ class _File:
             ) from error
 
     def _open(self) -> Engine:
+        """Return an engine on the SQLite file, which is made with its tables where need be. Raises StoreUnreachable."""
         files.make_folder(self._path.parent)
         with files.reachable(self._path):
             self._path.touch(mode=0o600)  # SQLite gives the files beside it the same mode
@@ -196,6 +199,7 @@ def _insert(connection: Connection) -> Any:
 
 
 def _walk(connection: Connection, digests: Collection[str], most: int) -> dict[str, Origin]:
+    """Return the origins of digests, and of all that those were made of, level by level, at most `most`; by digest."""
     origins, edges = dict[str, Origin](), lineage_edges.c
     pending = list(dict.fromkeys(digests))
     steps, settings = set[str](), set[tuple[str, str]]()
@@ -281,6 +285,7 @@ def _leaves(parameters: JsonValue, name: str = "") -> Iterator[tuple[str, str]]:
 def _make_origin(
     digest: str, makers: Sequence[RowMapping], used: Mapping[tuple[str, int], Sequence[str]], collected: datetime | None
 ) -> Origin:
+    """Return a digest's origin by its first maker; without one, `kind` is empty. used: digests by step key and item."""
     collected_at = None if collected is None else _in_utc(collected)
     if not makers:
         return Origin(kind="", digest=digest, collected=collected_at)

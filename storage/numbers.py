@@ -117,10 +117,7 @@ def select_numbers(
 
 
 def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Return all cells of tables, by the names of `COLUMNS`; cells of words have no value.
-
-    tables: digest of the document, and the table's 0-based number in it.
-    """
+    """Return the cells of tables (document digest, 0-based number), by the names of COLUMNS; words have no value."""
     if not tables:
         return []
     of_document: dict[str, list[int]] = {}
@@ -215,10 +212,7 @@ def list_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unp
 def _query(
     connection: DuckDBPyConnection, paths: Sequence[Path], names: Mapping[str, str], columns: str, filters: Filters
 ) -> str:
-    """Return a SELECT of these columns in reading order, with its values as literals.
-
-    It joins the table `documents` of names and digests, which is made on the connection here.
-    """
+    """Return a SELECT of columns in reading order, its values as literals; makes the table `documents` it joins."""
     # to bind a value, DuckDB imports pandas where that is installed, which takes longer than the query
     _name_documents(connection, names)
     words = [("name", word) for word in filters.get("entity", ())]
@@ -281,6 +275,7 @@ def _database() -> DuckDBPyConnection:
 
 
 def _name_documents(connection: DuckDBPyConnection, names: Mapping[str, str]) -> None:
+    """Make the table `documents` (digest, name) on this connection, in place of an earlier one."""
     connection.execute("CREATE OR REPLACE TEMP TABLE documents (document VARCHAR, name VARCHAR)")
     if names:
         texts = (_quote(json.dumps(column, ensure_ascii=False)) for column in (list(names), list(names.values())))

@@ -336,10 +336,7 @@ class PostgresVectors:
         self._centres = centres if centres is not None and len(centres.vectors) else None
 
     def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
-        """Return the `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly.
-
-        Raises ValueError if the query has another dimension.
-        """
+        """Return the `k` nearest rows or fewer, exactly if `allowed` (flag per row). Raises ValueError: dimension."""
         require_dimension(query, self)
         if k < 1 or not self.size:
             return NOTHING

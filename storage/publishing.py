@@ -60,6 +60,7 @@ def publish_segments(
     claim(out)
 
     def fill(contents: Contents) -> Manifest:
+        """Put the files of segments and centres into the version, and return its manifest."""
         to_publish = segments or [contents.empty()]
         for ref in [ref for segment in to_publish for ref in (segment.text, segment.vectors, segment.numbers)]:
             contents.take(ref, path_of)

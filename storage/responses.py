@@ -105,10 +105,7 @@ class Responses:
             self._database.run(insert)
 
     def prune(self, *, before: datetime, dry_run: bool) -> int:
-        """Remove the answers that were stored before, and return their number.
-
-        Their place in the table is used again, and not given back. Raises DatabaseUnavailable.
-        """
+        """Remove answers stored before, whose room is used again; return their number. Raises DatabaseUnavailable."""
         old = responses.c.created_at < before
 
         def remove(connection: Connection) -> int:

@@ -73,6 +73,7 @@ class Sessions:
         last = select(func.coalesce(func.max(chat_turns.c.n), 0)).where(chat_turns.c.session_id == session_id)
 
         def add(connection: Connection) -> int:
+            """Insert the turn and return its number. Raises UnknownSession when the session is gone."""
             if connection.execute(touched.values(updated_at=func.clock_timestamp(), title=titled)).rowcount == 0:
                 raise UnknownSession(f"session {session_id} is no longer there; start a new one")
             n = cast(int, connection.execute(last).scalar_one()) + 1

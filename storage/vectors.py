@@ -110,10 +110,7 @@ class Vectors:
         self.size = int(self._firsts[-1])
 
     def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
-        """Return the `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly.
-
-        Raises ValueError if the query has another dimension.
-        """
+        """Return the `k` nearest rows or fewer, exactly if `allowed` (flag per row). Raises ValueError: dimension."""
         require_dimension(query, self)
         available = self.size if allowed is None else int(np.count_nonzero(allowed))
         count = min(k, available)
@@ -204,6 +201,7 @@ class Vectors:
         return self._stack_lists([part.mapped(part.starts) for part in self._parts], lists=self.lists or 1)
 
     def _stack_lists(self, inverted_lists: list[Any], *, lists: int) -> _Stack:
+        """Return one index over the inverted lists of several parts, without a copy. lists: how many each part has."""
         faiss = open_faiss()
         one_list = faiss.IndexFlatIP(self.dimension)
         one_list.add(np.zeros((1, self.dimension), np.float32))
