@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused
-from models.prompts import cut_at_stops, plain_text, raw_prompt, refuse_images
+from models.prompts import complete_alone, cut_at_stops, plain_text, raw_prompt, refuse_images
 from models.protocols import ChatRequest, ChatResponse, LogProb
 
 SECRETS = ("api_key", "token", "password")  # no part of an id: with another key it is the same model
@@ -40,12 +40,7 @@ class HarnessLM:
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """Answer one request; `on_text` gets the answer in one piece. Raises models.model_errors.ModelError."""
-        _, answer = next(iter(self.complete_many([request])))
-        if isinstance(answer, ModelError):
-            raise answer
-        if on_text is not None:
-            on_text(answer.text)
-        return answer
+        return complete_alone(self, request, on_text)
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
         """Yield answers with their number in `requests`: all of one kind of sampling together."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import PIL.Image
 
-from models.model_errors import NoChatTemplate, RequestRefused
-from models.protocols import ChatRequest, Image, Message, Text
+from models.model_errors import ModelError, NoChatTemplate, RequestRefused
+from models.protocols import BatchChat, ChatRequest, ChatResponse, Image, Message, Text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,6 +67,16 @@ def settled_text(text: str, stops: Sequence[str]) -> str:
         return whole
     begun = (length for stop in stops for length in range(len(stop) - 1, 0, -1) if text.endswith(stop[:length]))
     return text[: len(text) - max(begun, default=0)]
+
+
+def complete_alone(chat: BatchChat, request: ChatRequest, on_text: Callable[[str], None] | None) -> ChatResponse:
+    """Answer one request as a batch of its own; `on_text` gets the answer in one piece. Raises ModelError."""
+    [(_, answer)] = chat.complete_many([request])
+    if isinstance(answer, ModelError):
+        raise answer
+    if on_text:
+        on_text(answer.text)
+    return answer
 
 
 class Listener:

@@ -21,7 +21,7 @@ from models.causal_weights import (
 )
 from models.decoding import decode_answer, seed_of
 from models.model_errors import ContextOverflow, ModelError, RequestRefused
-from models.prompts import cut_at_stops, pictures_of
+from models.prompts import complete_alone, cut_at_stops, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.token_likelihoods import Window, encode, pair_windows, prompt_tokens, sum_windows, text_windows
 from models.vllm_engine import Job, JobRefused, Setup, ask_engine
@@ -87,12 +87,7 @@ class VLLMChat:
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """Answer one request, in one piece. Raises ModelError; TransientModelError where the engine ends."""
-        [(_, answer)] = self.complete_many([request])
-        if isinstance(answer, ModelError):
-            raise answer
-        if on_text:
-            on_text(answer.text)
-        return answer
+        return complete_alone(self, request, on_text)
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
         """Yield answers with their numbers in `requests` by batch. Raises ModelUnavailable, TransientModelError."""

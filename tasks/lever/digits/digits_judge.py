@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 
 from models.model_errors import ContextOverflow, ModelError, RequestRefused
-from models.prompts import cut_at_stops
+from models.prompts import complete_alone, cut_at_stops
 from models.protocols import ChatRequest, ChatResponse, Image
 from tasks.lever.digits import scenes
 from tasks.lever.digits.net import PER_ITEM, Tower, from_bytes
@@ -54,12 +54,7 @@ class DigitsJudge:
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """Return the words that answer one request, given to `on_text` at once. Raises RequestRefused."""
-        [(_, answer)] = self.complete_many([request])
-        if isinstance(answer, ModelError):
-            raise answer
-        if on_text is not None:
-            on_text(answer.text)
-        return answer
+        return complete_alone(self, request, on_text)
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
         """Yield number and answer of each request, those with equally many demonstrations together."""
