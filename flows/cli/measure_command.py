@@ -104,7 +104,7 @@ def evaluate(
     require_file(questions, "a JSONL file of questions")
     started, config = datetime.now(UTC), MeasureConfig.model_validate(nest_values(values))
     with plain_errors(ValueError), open_index(index) as opened:
-        gold_questions = figures.choose(read_questions(questions), None)
+        gold_questions = read_questions(questions)
         # the options as they will act, not as they were typed: the database keeps these
         has_gold = any(question.answer or not question.answerable for question in gold_questions)
         settled = {
@@ -144,7 +144,6 @@ def evaluate(
             provenance=figures.Provenance(program_version(), git_commit(), started, datetime.now(UTC)),
             subject=figures.subject_of(opened, index),
             file=questions,
-            split=None,
             settings=config.model_dump(exclude={"no_route", "no_answers"})
             | {"route": not config.no_route, "answers": not config.no_answers},
         )

@@ -23,7 +23,6 @@ from tasks.evaluation.results.run_comparison import compare, describe_difference
 from tasks.keys import content_key
 from tasks.measure.paired_tests import SIGNIFICANT, find_discoveries, newcombe
 from tasks.nightly.night_records import Change, Measure, Night, NoIncident, Verdict
-from tasks.nightly.suite import RegressionRules
 
 BY_PAGE, BY_DOCUMENT, ANSWERS = "page.mrr@10", "document.mrr@10", "answers.correct"
 OF_INDEX = (BY_PAGE, BY_DOCUMENT, ANSWERS)
@@ -98,18 +97,13 @@ class History(NamedTuple):
         ]
 
 
-def compare_night(
-    now: Sequence[Cell], history: History, evaluations: Evaluations, rules: RegressionRules
-) -> list[Change]:
+def compare_night(now: Sequence[Cell], history: History, evaluations: Evaluations) -> list[Change]:
     """Return the comparison of each score of a night with its baseline, in their order. Raises DatabaseUnavailable.
 
     Among the scores without an open incident, the false discovery rate of those that count as moved is kept at 5 %.
     A score that stays within noise is examined for a slow fall over many nights.
     """
-    least = rules.least_drop
-    results = [
-        compare_score(cell, history.baselines(cell.key), evaluations=evaluations, least_drop=least) for cell in now
-    ]
+    results = [compare_score(cell, history.baselines(cell.key), evaluations=evaluations) for cell in now]
     tested = [
         index for index, cell in enumerate(now) if results[index].p is not None and not history.incident(cell.key)
     ]
@@ -121,13 +115,13 @@ def compare_night(
     for index, cell in enumerate(now):
         start = None if history.incident(cell.key) or results[index].regressed else _find_drift_start(cell, history)
         if start:
-            drifted = compare_score(cell, [start], evaluations=evaluations, least_drop=least)
-            if drifted.gain < 0 and -drifted.gain >= least:
+            drifted = compare_score(cell, [start], evaluations=evaluations)
+            if drifted.gain < 0:
                 results[index] = drifted.model_copy(update={"verdict": "drifting"})
     return results
 
 
-def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluations, least_drop: float = 0.0) -> Change:
+def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluations) -> Change:
     """Return the comparison of a score with the first comparable one of `earlier`. Raises DatabaseUnavailable."""
     rest = iter(earlier)
     last = next(rest, None)
@@ -162,13 +156,11 @@ def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluation
         new, old = now.measure, before.measure
         difference, p = new.value - old.value, newcombe(new, old)
         verdict: Verdict = "worse" if is_regression(difference, p, higher_is_better=higher_is_better) else "better"
-        beyond_noise = p is not None and p < SIGNIFICANT and abs(difference) >= least_drop
+        beyond_noise = p is not None and p < SIGNIFICANT
         return Change(verdict=verdict if beyond_noise else "within noise", difference=difference, p=p, **common)
     gain, low, high = (compared.difference if higher_is_better else -compared.difference), compared.low, compared.high
     beyond_noise = compared.significant and low is not None and high is not None and not low <= 0 <= high
-    verdict = "within noise"
-    if beyond_noise and (gain > 0 or -gain >= least_drop):
-        verdict = "better" if gain > 0 else "worse"
+    verdict = ("better" if gain > 0 else "worse") if beyond_noise else "within noise"
     return Change(
         verdict=verdict,
         paired=True,

@@ -104,7 +104,7 @@ def build_report(
         pins=pins,
     )
     now = list(_list_cells(night, scores_by_run))
-    changes = night_comparison.compare_night(now, history, evaluations, rules)
+    changes = night_comparison.compare_night(now, history, evaluations)
     after = night_comparison.update_incidents(before, changes, night)
     rows: _Rows = {
         run: {row.task.task if row.task else "": row for row in evaluations.task_results(run)}

@@ -67,12 +67,13 @@ def measure_index(
     """
     del generation
     assert asked.questions
-    search_settings = asked.model_dump(mode="json", include={"strategy", "bm25_weight", "route", "rerank", "answers"})
-    questions = measured_figures.choose(read_questions(asked.questions), asked.split)
+    search_settings = asked.model_dump(mode="json", include={"strategy", "rerank", "answers"})
+    search_settings |= {"bm25_weight": 1.0, "route": True}  # as rows of nights have them that could choose these
+    questions = read_questions(asked.questions)
     with open_index(index) as opened:
         gold = measured_figures.gold_in(opened, questions)
         places = measured_figures.places_in(
-            opened, strategy=asked.strategy, bm25_weight=asked.bm25_weight, route=asked.route, rerank=asked.rerank
+            opened, strategy=asked.strategy, bm25_weight=1.0, route=True, rerank=asked.rerank
         )
         ranked = rank_questions(progress.counted("search", questions), places, name_of=gold.name_of)
         checks: Sequence[AnswerCheck] = ()
@@ -91,7 +92,6 @@ def measure_index(
             provenance=provenance,
             subject=measured_figures.subject_of(opened, index),
             file=asked.questions,
-            split=asked.split,
             settings={**search_settings, "llm": models.wiring, "model": models.large},
         )
     evaluations().write([rows])

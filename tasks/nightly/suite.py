@@ -18,7 +18,13 @@ from tasks.rag.retrieval.strategies import StrategyName
 
 OF_THE_SUITE = ("output_path", "save", "debug", "dry_run", "config", "as_json")
 """Options of `trivet eval run` that a suite sets itself."""
-REMOVED = {"judge": "nights no longer ask a judge what people have labelled; leave the line out"}
+REMOVED = {
+    "judge": "nights no longer ask a judge what people have labelled; leave the line out",
+    "index.bm25_weight": "it is 1; `trivet rag eval --bm25-weight` measures another",
+    "index.route": "the documents that a question names are searched first; leave the line out",
+    "index.split": "write the lines of that split to a file, and name it as `questions`",
+    "regression.least_drop": "what is beyond noise counts, however small; leave the line out",
+}
 """Keys of suites of earlier versions, and what to do instead."""
 FILES_IN_ARGS = ("rules", "path")
 """Arguments of scripted and recorded models that are files."""
@@ -46,13 +52,8 @@ class SuiteIndex(Record):
     """Parameters of the flow `rag`: documents, index, embedder …"""
     questions: Path | None = None
     """JSONL of questions with their gold pages; None: the index is only refreshed."""
-    split: str | None = None
-    """Split of the questions to use; None for all questions."""
     strategy: StrategyName = STRATEGY
     """Retrieval strategy by which passages are found."""
-    bm25_weight: float = Field(default=1.0, ge=0)
-    route: bool = True
-    """Whether the documents that a question names are searched first."""
     rerank: str | None = None
     """Name or path of the cross-encoder that reranks passages; None for none."""
     llm: str | None = None
@@ -75,8 +76,6 @@ class RegressionRules(Record):
 
     fail: bool = False
     """End the night as failed, with the state name `Regressed`."""
-    least_drop: float = Field(default=0.0, ge=0)
-    """Smaller drops of a score are tolerated, even beyond chance; in the units of the score."""
 
 
 class NightBudget(Record):
@@ -133,8 +132,11 @@ class _File(BaseModel):
 def read_suite(path: Path) -> Suite:
     """Return the suite in a file. Raises SuiteUnusable; the meaning of options is checked later, by who reads them."""
     yaml = read_yaml(path, SuiteUnusable, expected="names with values, such as `models: […]`")
-    for name in REMOVED.keys() & yaml.values.keys():
-        raise _refusal(yaml, (name,), f"{name} was removed: {REMOVED[name]}")
+    for name, instead in REMOVED.items():
+        outer, _, key = name.rpartition(".")
+        table = yaml.values.get(outer) if outer else yaml.values
+        if isinstance(table, dict) and key in table:
+            raise _refusal(yaml, tuple(name.split(".")), f"{name} was removed: {instead}")
     try:
         read = _File.model_validate(yaml.values)
     except ValidationError as error:

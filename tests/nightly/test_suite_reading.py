@@ -24,7 +24,7 @@ models:
     annotator_model: scripted:judge.json
     tasks: AIME24,AIME25
     limit: 7
-regression: {fail: true, least_drop: 0.02}
+regression: {fail: true}
 budget: {cost: 5, tokens: 2000000}
 """
 
@@ -81,6 +81,7 @@ def test_an_index_may_be_in_an_engine(tmp_path: Path) -> None:
         ("output: x", "line 1: nothing to do"),
         ("output: x\nmodel: []", "line 2: model: Extra inputs"),
         ("output: x\njudge: labels.jsonl", "line 2: judge was removed: nights no longer ask a judge"),
+        ("regression:\n  least_drop: 1", "line 2: regression.least_drop was removed: what is beyond noise counts"),
         ("tasks: [A]\nnights: 1\nmodels: [{model: hf}]", "line 2: nights:"),
         ("tasks: [A]\nmodels:\n  - model_name: x", "line 3: no `model`"),
         ("tasks: [A]\nmodels:\n  - model: hf\n    temprature: 1", "line 4: 'temprature' is not known; give annotator_"),

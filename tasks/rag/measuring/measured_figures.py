@@ -38,18 +38,6 @@ def measure(ranked: Sequence[Ranked], checks: Sequence[AnswerCheck] | None = Non
     return Measured(**dict(retrieval), answers=summarise_answers(checks) if checks is not None else None)
 
 
-def choose(questions: Sequence[Question], split: str | None) -> list[Question]:
-    """Return the questions of one split, or all of them for None. Raises ValueError when there are none."""
-    selected = [question for question in questions if split is None or question.labels.get("split") == split]
-    if selected:
-        return selected
-    if split is None:
-        raise ValueError("there are no questions to evaluate; give at least one line")
-    splits = sorted({question.labels["split"] for question in questions if "split" in question.labels})
-    has = f"they have {', '.join(splits)}" if splits else "none of them has the field `split`"
-    raise ValueError(f"no question is of the split {split!r}; {has}")
-
-
 def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | None:
     """Return a warning about gold documents that the index does not hold; None if it holds all."""
     affected = [question for question in questions if question.document and question.document not in names]
@@ -116,7 +104,6 @@ def record(
     provenance: Provenance,
     subject: Subject,
     file: Path,
-    split: str | None,
     settings: dict[str, JsonValue],
 ) -> Evaluated:
     """Return the database rows of one evaluation of one file of questions."""
@@ -131,7 +118,7 @@ def record(
             environment=subject.environment,
         ),
         dataset=Dataset(
-            name=f"{file.stem}/{split}" if split else file.stem,
+            name=file.stem,
             source=str(file),
             checksum=questions_digest(questions),
             count=len(questions),

@@ -96,7 +96,7 @@ class Evaluation(Record):
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Read the questions of a JSONL file, names in NFC. Raises ValueError, which names the line."""
+    """Read the questions of a JSONL file, at least one, names in NFC. Raises ValueError, which names the line."""
     try:
         text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -110,6 +110,8 @@ def read_questions(path: Path) -> list[Question]:
             first, _ = by_id[question.id]
             raise ValueError(f"{path}, line {number}: line {first} has the id {question.id!r} too; give each its own")
         by_id[question.id] = number, question
+    if not by_id:
+        raise ValueError(f"{path}: there are no questions to evaluate; give at least one line")
     return [question for _, question in by_id.values()]
 
 

@@ -12,7 +12,6 @@ from tasks.rag.measuring.measured_figures import (
     Measurement,
     Provenance,
     Subject,
-    choose,
     list_estimates,
     measure,
     record,
@@ -23,21 +22,21 @@ from tasks.rag.measuring.ranking_metrics import Place, Question, rank_questions
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def question(id: str, kind: str, *, answerable: bool = True, split: str = "dev") -> Question:
+def question(id: str, kind: str, *, answerable: bool = True) -> Question:
     return Question(
         id=id,
         question="?",
         document="a.pdf" if answerable else None,
         pages=(1,) if answerable else (),
         answerable=answerable,
-        labels={"kind": kind, "split": split},
+        labels={"kind": kind},
     )
 
 
 QUESTIONS = [
     question("1", "table"),
     question("2", "text"),
-    question("3", "text", split="held"),
+    question("3", "text"),
     question("4", "none", answerable=False),
 ]
 RANKED = rank_questions(QUESTIONS, lambda one: [Place("a.pdf", 1 if one.id == "1" else 2)])
@@ -54,11 +53,6 @@ def test_questions_that_are_all_unanswerable_measure_abstention_alone() -> None:
     assert (measured.n, measured.page, measured.document) == (0, {}, {})
     assert measured.answers
     assert measured.answers.n == 1
-
-
-def test_a_split_is_chosen_by_name() -> None:
-    assert [one.id for one in choose(QUESTIONS, "held")] == ["3"]
-    assert choose(QUESTIONS, None) == QUESTIONS
 
 
 def test_gold_documents_that_the_index_lacks_are_named_and_counted() -> None:
@@ -88,10 +82,9 @@ def test_a_run_is_recorded_with_its_figures_and_items() -> None:
         provenance=Provenance("0.1.0", None, NOON, NOON),
         subject=Subject("000001-a", "d" * 64, {"embedder": "minilm"}),
         file=Path("sets/own.jsonl"),
-        split="dev",
         settings={"strategy": "rrf"},
     )
-    assert (evaluated.dataset.name, evaluated.dataset.count) == ("own/dev", 4)
+    assert (evaluated.dataset.name, evaluated.dataset.count) == ("own", 4)
     assert len({(result.metric, result.part) for result in evaluated.results}) == len(evaluated.results)
     assert [sample.item for sample in evaluated.samples] == ["1", "2", "3", "4"]
     assert "page" not in evaluated.samples[3].detail
