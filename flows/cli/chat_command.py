@@ -110,10 +110,7 @@ class Conversation:
     """The stored session that keeps the turns; None before the first answer."""
 
     def resume(self, prefix: str | None) -> None:
-        """Resume the session whose ID begins with `prefix`, or else the last one on this index.
-
-        Raises StorageError; ValueError if there is none, or it is about another index.
-        """
+        """Resume the session whose ID begins so, else this index's last. Raises StorageError; ValueError: none."""
         from tasks.rag.planning.plan import parse_answers
         from tasks.resources import sessions
 
@@ -170,6 +167,7 @@ class Conversation:
                 _note(f"from here on the conversation is not kept: {error}")
 
     def _execute(self, command: str) -> None:
+        """Execute a command such as `/sources`, on the last answer where it is about one; print what it gives."""
         if command == "/reset":
             resume_hint = f"; {_describe_session(self.session)}" if self.session else ""
             _note(f"forgotten; the next question begins anew{resume_hint}")
@@ -246,6 +244,7 @@ def line_editor() -> Callable[[], str | None]:
     editor = PromptSession[str]()
 
     def read() -> str | None:
+        """Return the next line that is not empty; None after Ctrl-D or /quit."""
         while True:
             try:
                 # lone surrogates stand for bytes that are not UTF-8

@@ -271,6 +271,8 @@ def command(
     """Register a function as a command: its first parameter receives the options as `OptionValues`."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        """Register the function, and return it unchanged; its options are made when the command is read."""
+
         @wraps(function)
         def bare() -> None:
             raise AssertionError("the options of a configuration replace this before it is called")
@@ -294,6 +296,7 @@ def report_invalid(options: Options) -> Generator[None]:
 
 
 def _with_options(function: Callable[..., None], options: Options) -> Callable[..., None]:
+    """Return the function with a parameter per option, as typer reads them; untyped options reach it as None."""
     _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
     paths = {flag.name(path): path for path, flag in options.flags.items()}
 

@@ -81,10 +81,7 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
 
 @contextmanager
 def interruptible(*, outcome: str) -> Generator[None]:
-    """Have Ctrl-C and SIGTERM end the command with a message, and with it the calls and programs under way.
-
-    outcome: what the message says about the state of the work.
-    """
+    """Have Ctrl-C and SIGTERM end the command and its calls with a message. outcome: its words on the work's state."""
     first: list[int] = []
     is_told = False
 
@@ -98,6 +95,7 @@ def interruptible(*, outcome: str) -> Generator[None]:
             end_work(answers_s=ANSWERS_S, steps_s=STEPS_S, then=exit_now)
 
     def exit_now() -> None:
+        """Say why the command ends, unless that was said, and end the process with its exit code."""
         sentence, code = words(signal.SIGTERM)
         cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar has hidden it
         with suppress(OSError):

@@ -287,6 +287,7 @@ def list_benchmarks(
         rows.append(row | {"grader": grader, "data": state, "summary": benchmark.summary, "note": "; ".join(notes)})
 
     def show() -> None:
+        """Print the table of benchmarks, unbroken where the output is no terminal."""
         cells = [row | {"items": "" if row["items"] is None else f"{row['items']:,}"} for row in rows]
         columns = [name.removeprefix(">") for name in LISTED]
         terminal = Screen()
@@ -329,6 +330,7 @@ def _check(name: str, data: Data, as_json: bool) -> None:
     defects = {item: f"{defect.why} ({defect.source})" for item, defect in item_defects if defect}
 
     def show() -> None:
+        """Print the first item as it is asked, and what is wrong with any."""
         screen = Screen(soft_wrap=True, markup=False)
         if items:
             first = items[0]

@@ -116,6 +116,7 @@ def _show_item(report: EvalReport, task: str, repeats: Sequence[SampleDetails]) 
 
 
 def _show_verdict(sample: Sample) -> None:
+    """Print score, extracted and gold answer, reason and details of one sample."""
     from tasks.grading.reading import READINGS, readings_of
 
     score = "unscored" if sample.score is None else f"{sample.score:g}"
@@ -184,6 +185,7 @@ def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
 
 
 def _show_task(result: TaskResult, *, every: bool) -> None:
+    """Print the scores of a task, then its data, settings, calls and judge. every: print the scores of all groups."""
     data, counts = result.data, result.counts
     console.print_line(f"[bold]{escape(result.name)}[/bold]  {result.family}, version {escape(result.version)}")
     overall = [estimate for estimate in result.estimates if not estimate.part]
@@ -295,6 +297,7 @@ ANSWER_CHARS = 40
 
 
 def _show_comparison(compared: TaskComparison, *, flips: int) -> None:
+    """Print the paired comparison of one task. flips: most items that are listed of each kind of change."""
     paired = compared.comparison
     verdict = "[bold green]B is better[/bold green]" if paired.significant else "[dim]no difference beyond chance[/dim]"
     verdict = "[bold red]B is worse[/bold red]" if compared.regressed else verdict

@@ -159,6 +159,7 @@ def doctor(
 
 
 def _show_walls(walls: Inspection) -> None:
+    """Print whether each wall of the sandbox held, and which languages run in it."""
     group = "bounded by a group" if walls.group else "bounded for each process: no cgroup can be written"
     typer.echo(f"{walls.engine}, Python {walls.python}; memory is {group}")
     width = max(len(probe.name) for probe in walls.probes)
@@ -175,11 +176,11 @@ def _open_store(home: Path) -> Artifacts:
 
 
 def _describe_contents(manifest: Manifest) -> str:
+    """Return in words what a backup holds and how large it is."""
     database = "the database" if manifest.database else "no database"
     return (
         f"{manifest.artifacts} artifacts, {manifest.keys} keys, {manifest.results} results, {manifest.files} files of "
-        f"people (judgments, options) and {database}, "
-        f"{_megabytes(manifest.bytes)}"
+        f"people (judgments, options) and {database}, {_megabytes(manifest.bytes)}"
     )
 
 

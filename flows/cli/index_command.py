@@ -93,6 +93,7 @@ def build_and_show(parameters: dict[str, Any], index: Path, *, as_json: bool) ->
     documents, figures, name = report.documents, report.figures, escape(index_name(index))
 
     def show() -> None:
+        """Print what the build indexed, its warnings and its failures."""
         changes = [f"{count} {change}" for change in CHANGES if (count := getattr(documents, change))]
         console.print(f"[bold]{name}[/bold] is at version {report.generation}")
         console.print(f"  documents  {documents.total}: {', '.join(changes).replace('ok', 'indexed')}")

@@ -184,10 +184,7 @@ ABSTENTION_ROWS = (
 
 
 def _show(measured: Measured, notes: Sequence[str], *, most_wrong: float | None) -> None:
-    """Print the tables of pages and documents found, and of answers.
-
-    most_wrong: share of wrong answers that was promised, shown beside the measured one; None: nothing was promised.
-    """
+    """Print the tables of pages and documents found, and of answers. most_wrong: promised share of wrong, if any."""
     if measured.n:
         rows = [
             (name, *_cells(measured.page.get(name)), *_cells(measured.document[name])) for name in measured.document

@@ -131,6 +131,7 @@ def _suite_file(suite: Path | None) -> str:
 
 
 def _show(report: NightReport) -> None:
+    """Print the state of a night, its scores and changes, the open incidents and what failed."""
     from tasks.nightly import night_report
 
     ended = {"Completed": "green", "CompletedWithFailures": "yellow"}.get(report.state, "red")

@@ -151,6 +151,7 @@ def _as_cell(value: Any) -> Any:
 
 
 def _show_query(numbers: Numbers, source: _Source, shape: str) -> None:
+    """Print the rows of a query: as CSV, as JSON below the source, or as a table."""
     if shape == "csv":
         writer = csv.writer(sys.stdout)
         writer.writerow(numbers.columns)
@@ -166,10 +167,7 @@ def _show_query(numbers: Numbers, source: _Source, shape: str) -> None:
 
 
 def _show_numbers(source: _Source, filters: Filters) -> None:
-    """Print each document with its numbers.
-
-    Lines are written past rich, which would take twenty seconds for a hundred thousand of them.
-    """
+    """Print each document with its numbers; past rich, which takes twenty seconds for a hundred thousand lines."""
     from storage.numbers import list_numbers
 
     coloured = console.color_system

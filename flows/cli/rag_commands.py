@@ -101,6 +101,7 @@ def _show_receipt(read: Document, file: Path, password_env: str | None, as_json:
     share = "not counted" if made.share_kept is None else f"{made.share_kept:.2%}"
 
     def show() -> None:
+        """Print what was read and lost, and the hidden pieces of text."""
         console.print(f"[bold]{escape(file.name)}[/bold]  ({escape(read.reader)})")
         rows = {
             "pages read": f"{made.pages_read:,} of {made.pages:,}",
@@ -204,6 +205,7 @@ def status(
     answers |= {"calibration": calibration.model_dump(mode="json", exclude={"right", "wrong"})}
 
     def show() -> None:
+        """Print the state of the index, and how sure its answers are."""
         _show_status(current, every=every)
         if verify:
             console.print("  verified   every file has its digest")
@@ -276,6 +278,7 @@ def _note_route(opened: Index, filters: Filters) -> list[str]:
 
 
 def _show_hits(result: SearchResult) -> None:
+    """Print place, score, ranks and an excerpt of each hit, or that nothing was found."""
     for number, hit in enumerate(result.hits, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")

@@ -115,10 +115,7 @@ def require_file(path: Path, expected: str) -> None:
 
 
 def refuse_unusable(name: str, option: str, *, pictures: bool = True) -> None:
-    """Exit if it is certain, without loading it, that a model cannot be asked, about pictures or about texts alone.
-
-    option: the option with its value.
-    """
+    """Exit if a model surely cannot be asked, about pictures or texts; loads nothing. option: with its value."""
     from models.backends import local_of
     from tasks.resources import vision
 
@@ -139,10 +136,7 @@ def require_here(local: Local, *, pictures: bool = False) -> None:
 
 
 def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
-    """Exit if it is certain, without loading it, that a model of an evaluation cannot be asked.
-
-    flag: the option that named it, without dashes.
-    """
+    """Exit if an evaluation's model surely cannot be asked; loads nothing. flag: its option, without dashes."""
     import importlib.util
 
     from models.backends import Local, kinds, require_weights

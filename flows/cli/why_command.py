@@ -20,7 +20,6 @@ from storage.storage_errors import UnknownRun, UnknownSession
 if TYPE_CHECKING:
     from tasks.evaluation.results.finding_runs import FoundRun
     from tasks.origins.origin_tree import OriginTree
-    from tasks.rag.answers import Answered
 
 console = Screen()
 CELL = re.compile(r".+:\d+:\d+:\d+")
@@ -53,6 +52,7 @@ def why(
 
 
 def _find_trees(subject: str, parts: list[str]) -> Iterator[OriginTree]:
+    """Yield the origins of what `subject` names: an index, an answer in a file, a digest, a run or a stored one."""
     path = index_place(subject)
     if is_address(subject) or (path / "CURRENT").is_file():
         yield _trace_index(path, _limit_parts(1, parts))
@@ -75,6 +75,7 @@ def _limit_parts(count: int, parts: list[str]) -> list[str]:
 
 
 def _trace_digest(prefix: str) -> OriginTree | None:
+    """Return the tree of the digest that begins so; None where there is none. Exits where several begin so."""
     from tasks.origins.origin_tree import build_trees
     from tasks.resources import lineage
 
@@ -86,6 +87,7 @@ def _trace_digest(prefix: str) -> OriginTree | None:
 
 
 def _trace_index(path: Path, parts: list[str]) -> OriginTree:
+    """Return the tree of an index, or of its cell or chunk in `parts`. Exits where that is missing."""
     from storage.index import open_index
     from tasks.origins.origin_tree import build_trees, corpus_of, trace_cell, trace_chunk
     from tasks.resources import artifacts, lineage
@@ -108,8 +110,8 @@ def _trace_index(path: Path, parts: list[str]) -> OriginTree:
     return tree
 
 
-def _read_batch_answer(path: Path, parts: list[str]) -> Answered:
-    """Read the answer to one question from a file that `rag batch` wrote; exits where it has none."""
+def _read_batch_answer(path: Path, parts: list[str]) -> dict[str, Any]:
+    """Return the record of one question's answer in a file that `rag batch` wrote; exits where it has none."""
     if not parts:
         fail(f"{path} holds many answers; name one by its id", REFUSED)
     answers = dict[str, Any]()
@@ -125,24 +127,21 @@ def _read_batch_answer(path: Path, parts: list[str]) -> Answered:
     error = answers[parts[0]].pop("error", None)
     if error and not answers[parts[0]]:
         fail(f"{path}: {parts[0]} was not answered: {error}", REFUSED)
-    return _validate_answer(answers[parts[0]])
+    return answers[parts[0]]
 
 
-def _validate_answer(record: Any) -> Answered:
+def _trace_answer(record: object) -> OriginTree:
+    """Return the tree of a recorded answer. Exits where it is none of this version."""
     from pydantic import ValidationError
 
-    from tasks.rag.answers import Answered
-
-    try:
-        return Answered.model_validate(record)
-    except ValidationError as error:
-        fail(f"the answer is not one of this version: {error.errors()[0]['msg']}")
-
-
-def _trace_answer(answered: Answered) -> OriginTree:
     from tasks.origins.origin_tree import trace_answer
+    from tasks.rag.answers import Answered
     from tasks.resources import artifacts, lineage
 
+    try:
+        answered = Answered.model_validate(record)
+    except ValidationError as error:
+        fail(f"the answer is not one of this version: {error.errors()[0]['msg']}")
     return trace_answer(answered, artifacts(), lineage())
 
 
@@ -165,7 +164,7 @@ def _trace_stored(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]
         turn_name = turn_names[0] if turn_names else max(turns, key=int)
         if turn_name not in turns:
             fail(f"{session.id} has no turn {turn_name}; it has {', '.join(turns)}", REFUSED)
-        yield _trace_answer(_validate_answer(turns[turn_name].answered))
+        yield _trace_answer(turns[turn_name].answered)
         return
     if run.kind == "benchmark":
         yield from _trace_run(run.id, parts)
@@ -183,6 +182,7 @@ def _trace_stored(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]
 
 
 def _trace_run(run_name: str, parts: list[str]) -> Iterator[OriginTree]:
+    """Yield the tree of a run, or of its task, or of its task's item; `parts` names these. Exits without the item."""
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.origins.origin_tree import trace_run, trace_score
     from tasks.resources import artifacts, evaluations, lineage, responses

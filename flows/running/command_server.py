@@ -124,10 +124,7 @@ def wait_until_healthy(home: Path) -> None:
 
 
 def join_server(home: Path) -> tuple[Address, IO[str]]:
-    """Return the server of this home and these settings, started if need be, and the open lock file that keeps it.
-
-    Raises OSError, StorageError.
-    """
+    """Return this home's server, started if need be, and the lock file that keeps it. Raises OSError, StorageError."""
     folder = folder_of(home)
     files.make_folder(folder)
     folder.parent.chmod(0o700)
@@ -238,6 +235,7 @@ def serve(descriptor: str, folder: str, idle_s: str) -> None:
     server = uvicorn.Server(uvicorn.Config(create_app(), log_level="error", lifespan="on", timeout_graceful_shutdown=3))
 
     def end_when_idle() -> None:
+        """Have the server exit after `idle_s` seconds without a command, or when the address file is another's."""
         own, used = Path(folder), time.monotonic()
         while True:
             time.sleep(LOOK_S)  # first: whoever starts the server writes its address next

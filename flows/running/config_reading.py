@@ -25,6 +25,7 @@ class FlowConfig(Record):
 
     @model_validator(mode="after")
     def _keeps_no_secret(self) -> Self:
+        """Return the configuration. Raises ConfigUnusable, with the field's path, for one that holds a secret."""
         from tasks.evaluation.evaluation_records import WITHOUT_SECRET, find_secret
 
         if place := find_secret(self.model_dump(mode="json")):

@@ -126,6 +126,7 @@ def _find_under_way(client: SyncPrefectClient, sent: SentStep, deployment: str) 
 
 
 def _start(sent: SentStep, deployment: str, *, part_of: str) -> FlowRun:
+    """Start a child run of the step and return at once; inputs too large for parameters go by artifact."""
     params: Any = _anything.dump_python(dict(sent.inputs), mode="json")
     text = json.dumps(params).encode()
     if len(text) > LARGEST_INLINE:

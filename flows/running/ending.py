@@ -99,6 +99,7 @@ def holding_run(count_begins: Callable[[], int | None]) -> Generator[None]:
         ended.wait()
 
     def lose() -> None:
+        """End this process, which has lost its run, once its answers under way have come."""
         if not (ended.is_set() or has_stopped()):  # the former: the server has heard of the end
             stop_asking()
             if in_main_thread:
@@ -178,6 +179,7 @@ def end_work(*, answers_s: float, steps_s: float, then: Callable[[], object]) ->
     from tasks.sandbox import stop_executing
 
     def end() -> None:
+        """Wait for answers at most `answers_s` seconds, then `steps_s` seconds more, and call `then`."""
         latest = time.monotonic() + answers_s
         while is_asking() and time.monotonic() < latest:
             time.sleep(LOOK_S)

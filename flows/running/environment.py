@@ -111,6 +111,7 @@ class _HomeFirst(MetaPathFinder):
     """Makes the home when Prefect, which warns of a missing one, is imported; other commands make none."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002
+        """Make Prefect's home when prefect is first imported; always None, so that the import goes on."""
         if fullname == "prefect":
             sys.meta_path.remove(self)
             with suppress(StoreUnreachable):  # a home that cannot be made is refused when something is kept there

@@ -91,6 +91,7 @@ def read_evaluation(
 
 
 def _build_config(flags: Mapping[str, Any], settings: Sequence[str], note: Note) -> EvaluateConfig:
+    """Build the configuration of a run from its flags. Raises OptionUnusable and pydantic.ValidationError."""
     if flags["unsafe_code"]:
         refuse_unsafe()
     flags = _translate_names({**flags, "model": flags["model"] or "hf"}, note)
@@ -379,6 +380,7 @@ def complete_flag(word: str) -> str:
 
 
 def _read_pairs(value: Any, flag: str) -> dict[str, Any]:
+    """Read a table, or `k=v,k=v`; empty where none is given. Raises OptionUnusable."""
     if not isinstance(value, str):
         if value is not None and not isinstance(value, Mapping):
             raise OptionUnusable(f"--{flag}: expected k=v,k=v or a table of names and values (it is {value!r})")

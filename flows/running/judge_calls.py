@@ -30,10 +30,7 @@ class CallCounts(Record):
 
 
 def count_calls(config: LeverConfig, stored: Ref | None = None) -> CallCounts:
-    """Count the calls of a run without the stages that files replace. Raises as reading the dataset does.
-
-    stored: the dataset, where it was read already.
-    """
+    """Count a run's calls less stages that files replace. Raises as reading the data does. stored: the read dataset."""
     files, sizes = Layout(config.results, config.dataset.title), _count_queries(config, stored)
     calls: dict[str, int] = {}
     for seed in range(config.first_seed, config.first_seed + config.seeds):

@@ -57,6 +57,7 @@ class DatasetConfig(Record):
     @field_validator("name", mode="before")
     @classmethod
     def _is_there(cls, name: Any) -> Any:
+        """Return the name. Raises ValueError unless it is that of a dataset or of a readable file of items."""
         if isinstance(name, str) and name.endswith(OWN_SUFFIX):
             _first_item(name)
         elif name not in DATASETS:

@@ -82,6 +82,8 @@ def plan_of(suite: Suite) -> Planned:
 
 
 def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
+    """Build a model's evaluation from its flags. Raises SuiteUnusable, which names file and line."""
+
     def place(name: str) -> str:
         return f"{suite.file}, line {model.lines.get(name, model.line)}"
 
@@ -148,10 +150,7 @@ class Parts:
         return self.attempt(part_name, whole, convert)
 
     def attempt(self, part_name: str, work: Callable[[], R], convert: Callable[[Any], R] | None = None) -> R | None:
-        """Return the result of `work`, or None for an error, which is recorded.
-
-        convert: makes a partial result of the report that an error carries.
-        """
+        """Return the result of `work`. An error is recorded: None, or what `convert` makes of the report it carries."""
         try:
             return work()
         except Exception as error:  # noqa: BLE001 the night goes on, and its report names this

@@ -61,6 +61,7 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(flow)
     def body(*args: P.args, **kwargs: P.kwargs) -> R:
+        """Return the flow's result, or a Failed state with its error as long as the server calls the run running."""
         context, outer = FlowRunContext.get(), _deployed.get()
         run = context.flow_run if context else None
         if run is None:
@@ -103,6 +104,7 @@ def _ending_with(run: FlowRun) -> Generator[None]:
     ids = [str(each) for each in (run.id, flow_run.parent_flow_run_id) if each]
 
     def count_begins() -> int | None:
+        """Return how often the run was begun; None once it, or a parent, no longer runs. Raises ServerAway."""
         try:
             answer = client.post("/flow_runs/filter", json={"flow_runs": {"id": {"any_": ids}}})
             runs = {each["id"]: each for each in answer.raise_for_status().json()}
@@ -132,6 +134,7 @@ def _progress_artifacts() -> Generator[None]:
     ended, succeeded = Event(), False
 
     def send(stage: str, counts: list[int]) -> None:
+        """Make or update the progress bar of a stage (counts: completed, expected); failures are passed over."""
         completed, expected = counts
         # stages that stop early, and shards that were in the cache, are done when the run is
         percent = 100.0 if succeeded else min(1000 * completed // max(expected, 1), 1000) / 10  # rounded down
@@ -148,6 +151,7 @@ def _progress_artifacts() -> Generator[None]:
         artifacts[stage] = artifact, counts
 
     def send_on() -> None:
+        """Send changed counts every LOOK_S seconds, and once more at the end."""
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
             is_last = False
             while not is_last:

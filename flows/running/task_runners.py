@@ -123,6 +123,7 @@ class SplitRunner(TaskRunner[PrefectFuture[Any]]):
 
 
 def _in_worker(store: str) -> ThreadPoolTaskRunner[Any]:
+    """Return the runner of a worker of the cluster. Raises ClusterUnusable where it keeps artifacts elsewhere."""
     if resources().store != store:
         raise ClusterUnusable(
             f"a worker of the cluster keeps artifacts in {resources().store}, this run in {store}; start the workers "

@@ -176,6 +176,7 @@ class Asking:
             call(work.items.put_nowait, item)
 
         def run() -> None:
+            """Answer in this thread, store the turn, and tell the answer or the refusal; then free the place."""
             try:
                 answered, session = self._answer(question, live, tell)
                 if session and not work.abandoned.is_set():
@@ -286,10 +287,7 @@ async def respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
 
 
 class Stream(StreamingResponse):
-    """Response that sends the items of an answer as server-sent events.
-
-    A client may be gone before the first one is looked at, and the work is abandoned too.
-    """
+    """A response of server-sent events. A client may leave before the first one; then the work is abandoned too."""
 
     def __init__(
         self,
@@ -315,6 +313,7 @@ async def _events(
     stage: Callable[[str], str],
     answer: Callable[[Answered], Awaitable[Mapping[str, Any]]] | None,
 ) -> AsyncGenerator[str]:
+    """Yield items as server-sent events: `stage`, `draft` (what was added or replaces it), `answer`, `error`."""
     draft = ""
 
     def event(name: str, data: Mapping[str, Any]) -> str:

@@ -106,6 +106,8 @@ def examine(settings: Settings) -> Report:
 
 
 def _check_packages() -> Iterator[Check]:
+    """Yield a check of each library, and of the weights of the bundled embedder."""
+
     def package(name: str, remedy: str) -> Check:
         installed = _version(name)
         return check_ok(name, installed) if installed else check_missing(name, "not installed", remedy)
@@ -276,6 +278,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _read_output(program: str, *arguments: str) -> str:
+    """Return what a program writes to stdout and stderr; empty where it fails to run within two seconds."""
     try:
         process = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=2, check=False)
     except (OSError, subprocess.SubprocessError):

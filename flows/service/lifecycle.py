@@ -172,6 +172,7 @@ def _finish_start(
     """
 
     def wait_for(part: str, is_healthy: Callable[[], bool]) -> None:
+        """Wait until a part is healthy. Raises DidNotStart, with the end of its log, for one that fails or is late."""
         deadline = time.monotonic() + HEALTHY_S
         while not is_healthy():
             parts = supervising.read_parts(place)

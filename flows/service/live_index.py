@@ -146,8 +146,7 @@ class Indexing:
         self._failure, self._ended = "", 0
 
     def watch(self) -> None:
-        """Index the folder now, and whenever its files have changed and are still; an empty one, which a share that is
-        away leaves, is passed over."""
+        """Index the folder now, and when its files have changed and are still; one left empty by a share is not."""
         Thread(target=self._watch, daemon=True, name="watching").start()
 
     def start(self, again: Collection[str] = ()) -> None:
@@ -189,6 +188,7 @@ class Indexing:
             return None
 
     def _watch(self) -> None:
+        """Start indexing whenever the files have changed and are still, until the index is closed."""
         before, pause_s = frozenset[tuple[str, int, int]](), 0.0
         while not self._stop.wait(pause_s):
             began = time.monotonic()
@@ -199,6 +199,7 @@ class Indexing:
             before, pause_s = now, max(STILL_S, (time.monotonic() - began) / IDLE_SHARE)
 
     def _run(self) -> None:
+        """Index as long as it is wanted, after any build of another process; record the failure of each."""
         while True:
             with self._lock:
                 again, self._wanted = self._wanted, None

@@ -272,6 +272,7 @@ def serve_pages(
     gc.freeze()  # what is loaded now stays: to look at it again and again would cost pages tenths of a second
 
     def end_when_idle() -> None:
+        """Have the server exit, to be restarted small, when it is idle, large, and indexes nothing."""
         while not server.should_exit:
             time.sleep(LOOK_S)
             if not watch.is_idle() or psutil.Process().memory_info().rss < MOST_IDLE_BYTES:

@@ -127,6 +127,7 @@ class Guard:
         read, refusal = False, None
 
         async def receive_checked() -> Message:
+            """Return the request's message, its body read whole; if refused, with a body that is no JSON."""
             nonlocal read, refusal
             if read or scope["type"] != "http":
                 return await receive()
@@ -145,6 +146,7 @@ class Guard:
             return {"type": "http.request", "body": b"\0" if refusal else bytes(body), "more_body": False}
 
         async def send_checked(message: Message) -> None:
+            """Send the answer with our headers, or the refusal in its place."""
             begins = message["type"] == "http.response.start"
             if begins:
                 _note_act(scope, message["status"])

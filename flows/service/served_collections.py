@@ -72,10 +72,7 @@ class Collections:
 
 
 def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Folders]:
-    """Return the collections by name, of words `[NAME=]DIR`; without a name, that of the folder or of the schema.
-
-    Raises Refused, NotAnIndex.
-    """
+    """Return folders by name, of words `[NAME=]DIR`; else by folder or schema. Raises Refused, NotAnIndex."""
     collections: dict[str, Folders] = {}
     for word in indexes:
         name, folder = _split(word)
@@ -116,10 +113,7 @@ def make_absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:
 
 
 def require_own_folders(collections: Mapping[str, Folders]) -> None:
-    """Refuse documents that an index was not made of, and a folder for an index that holds something else.
-
-    Raises Refused, StorageError.
-    """
+    """Refuse documents that made another index, and a folder with something else. Raises Refused, StorageError."""
     from storage.index import refuse_foreign
     from tasks.rag.indexing.index_report import read_status
 
@@ -135,10 +129,7 @@ def require_own_folders(collections: Mapping[str, Folders]) -> None:
 
 
 def require_indexes(collections: Mapping[str, Folders]) -> None:
-    """Refuse a folder or an engine without an index, unless there are documents of which it will be made.
-
-    Raises Refused, StorageError.
-    """
+    """Refuse a place without an index, unless documents are there to make it. Raises Refused, StorageError."""
     from storage.index import is_published
 
     for folders in collections.values():

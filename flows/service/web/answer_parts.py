@@ -86,10 +86,7 @@ def unmarked_sentences(answered: Answered) -> tuple[str, ...]:
 
 
 def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -> str:
-    """Return the answer and its sources as Markdown: marks lead to pictures, and doubtful sentences are marked.
-
-    link: the address of the picture of a citation; None without one.
-    """
+    """Return answer and sources as Markdown, doubtful sentences marked. link: a citation's picture, or None."""
 
     def write(parts: Sequence[Part]) -> str:
         """Return the parts of a line as Markdown, its marks linked and a warning behind each doubtful sentence."""

@@ -50,6 +50,7 @@ pages = Pages()
 
 
 def _show_answers(visit: Visit, session: Session | None, answers: Sequence[Answered], *, note: str = "") -> Response:
+    """Return the page to ask, with the answers of a session; examples of questions where there are none yet."""
     cited = next((answered.citations[0] for answered in reversed(answers) if answered.citations), None)
     documents, examples = 0, ()
     try:
@@ -92,10 +93,7 @@ def list_examples(live: LiveIndex, generation: str) -> tuple[str, ...]:
 
 
 def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, Sequence[Answered]]:
-    """Read a conversation; return the visit in its collection, the session, and its answers.
-
-    Raises UnknownSession, DatabaseUnavailable, Problem.
-    """
+    """Return collection, session and answers of a conversation. Raises UnknownSession, DatabaseUnavailable, Problem."""
     sessions = visit.workplace.asking.sessions
     session = sessions.get(prefix)
     visit = _visit_of_session(visit, session)
@@ -188,6 +186,7 @@ async def answer_question(visit: Visit) -> Response:
     if "text/event-stream" in visit.request.headers.get("Accept", ""):
 
         def fill(answered: Answered) -> dict[str, Any]:
+            """Return the HTML of a turn and of its cited place, and the conversation's address and ID."""
             n = len(sessions.turns(session.id)) if session else 1
             place = place_values(visit, answered.citations[0]) if answered.citations else None
             return {

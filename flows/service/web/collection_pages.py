@@ -164,10 +164,7 @@ def confirm_removal(visit: Visit) -> Response:
 
 
 def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
-    """Return the files that hold the bytes of a document, and whether one of them is a ZIP with others.
-
-    Raises Problem, also for the last document.
-    """
+    """Return the files with a document's bytes; whether one is a ZIP of more. Raises Problem, also for the last one."""
     indexing, names = _indexing(visit), [name]
     with suppress(StorageError), visit.live.borrow() as current:  # no generation yet: known by its name alone
         names += next((entry.aliases for entry in current.index.catalogue if entry.name == name), ())
@@ -345,6 +342,7 @@ def is_taken(name: str) -> bool:
 
 
 def _fault_of_content(name: str, path: Path) -> str:
+    """Return why an uploaded file is not taken; empty for one that is."""
     if path.stat().st_size == 0:
         return "the file is empty"
     if not name.lower().endswith(".zip"):

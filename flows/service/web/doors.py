@@ -76,6 +76,7 @@ def numbers(
 
 
 def _number(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of numbers as JSON shows it: `value` is an exact decimal, `cell` an ID for `trivet why`."""
     period, value = cast("dict[str, Any]", row["period"] or {}), f"{row['value']:f}"
     return {
         "document": row["name"],

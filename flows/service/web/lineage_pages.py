@@ -77,6 +77,7 @@ def _trace_chunk(visit: Visit, chunk_id: str) -> OriginTree:
 
 
 def _trace_run(visit: Visit, run_name: str) -> tuple[OriginTree, ...]:
+    """Return the trees of a run, or of the task or item that the address names. Raises Problem 404."""
     evaluations = visit.workplace.evaluations()
     try:
         run = evaluations.run(run_name)

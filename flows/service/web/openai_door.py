@@ -88,6 +88,7 @@ def routes(workplace: Workplace) -> APIRouter:
 
     @router.get("/models", summary="A model for each collection; trivet where there is one")
     async def listed(request: Request) -> Response:
+        """List the models, one for each collection."""
         try:
             await authorize(request)
         except _Refused as refused:
@@ -97,6 +98,7 @@ def routes(workplace: Workplace) -> APIRouter:
 
     @router.post("/chat/completions", summary="Answer with sources", openapi_extra=schema)
     async def chat(request: Request) -> Response:
+        """Answer the last question of the conversation with sources; streamed if asked for."""
         try:
             await authorize(request)
             try:
@@ -172,6 +174,7 @@ def _frame(kind: str, model: str) -> dict[str, Any]:
 
 
 def _chat_completion(model: str, answered: Answered, link: Link) -> dict[str, Any]:
+    """Return an answer as a chat completion. link: gives the address of a citation's picture, or None."""
     text = markdown_of(answered, link=link)
     prompt = sum(call.prompt_tokens or 0 for call in answered.calls)
     completion = sum(call.completion_tokens or 0 for call in answered.calls)

@@ -169,10 +169,7 @@ def _lies_in(box: BBox, outer: BBox) -> bool:
 
 
 def lines_about(quote: str, blocks: Iterable[Block]) -> tuple[Line, ...]:
-    """Return the row or paragraph with most words of the quote, the lines about it, and the first row of its table.
-
-    Empty where no line has half of the words.
-    """
+    """Return the line most like the quote, lines about it and its table's first row; empty below half of the words."""
 
     def words(text: str) -> set[str]:
         return set(re.findall(r"\w+", text.casefold()))
@@ -191,6 +188,7 @@ def lines_about(quote: str, blocks: Iterable[Block]) -> tuple[Line, ...]:
 
 
 def _lines(block: Block) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a table as texts by column, or the text of another block alone."""
     if not block.cells and block.text:
         yield (block.text,)
     for _, row in groupby(block.cells, key=lambda cell: cell.row):
@@ -248,6 +246,7 @@ def draw(document: str, page: int, boxes: str = "") -> bytes:
 
 
 def _read_box(text: str) -> BBox:
+    """Return the box in `x0,y0,x1,y1`, in points. Raises Problem 422."""
     try:
         x0, y0, x1, y1 = map(float, text.split(","))
     except ValueError:

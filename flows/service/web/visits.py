@@ -94,10 +94,7 @@ class Keys:
         return _are_equal(header, f"Bearer {self._auth}")
 
     def identify(self, cookie: str) -> str:
-        """Return which secret signed a cookie, as `owner 3f2a9c01` with digits of its nonce.
-
-        Empty for a cookie that is not ours, has ended, or whose secret is another by now.
-        """
+        """Return which secret signed a cookie, as `owner 3f2a9c01` (its nonce); empty if none did, or it has ended."""
         content, _, signature = cookie.rpartition(".")
         end, _, nonce = content.partition(".")
         for name, secret in (("owner", self._owner()), ("pages", self._auth)):
@@ -406,6 +403,7 @@ def language_of(accepted: str, cookie: str | None) -> Language:
 
 @cache
 def _environment() -> Environment:
+    """Return the environment of all templates."""
     # the frame of the workplace comes first: pages of reports extend it here
     return Environment(
         loader=FileSystemLoader([TEMPLATES, SHARED, ranking.PARTS, night_report.PARTS]),

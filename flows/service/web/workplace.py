@@ -80,6 +80,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        """Close the collections when the application ends."""
         async with mcp_lifespan():
             yield
         for collection in collections:
@@ -115,6 +116,7 @@ def create_app(
 
     @app.get("/static/{name}", include_in_schema=False)
     def static(name: str) -> Response:
+        """Return a static file, kept for a year under its digest; 404 for none."""
         if name not in static_files():
             return Response(status_code=404)
         headers = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
@@ -144,6 +146,7 @@ def _route(workplace: Workplace, page: Page) -> Route:
     """Make the route of a page, which checks the sign-in and the form before it calls the handler."""
 
     async def endpoint(request: Request) -> Response:
+        """Return the page of a visit that may see it; every error is a page."""
         language = language_of(request.headers.get("Accept-Language", ""), request.cookies.get(LANGUAGE_COOKIE))
         visit = Visit(workplace, request, language, {}, workplace.collections.first)
         try:
