@@ -27,10 +27,7 @@ class YamlFile(NamedTuple):
 
 
 def read_yaml(path: Path, unusable: type[Exception], *, expected: str) -> YamlFile:
-    """Read a YAML file that holds a mapping. Raises `unusable`, naming file and line.
-
-    expected: description of the content, for the message.
-    """
+    """Read a YAML file that holds a mapping. Raises `unusable`, with file and line. expected: its content in words."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, and ten times as fast

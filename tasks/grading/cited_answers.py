@@ -100,10 +100,7 @@ def split_sentences(answer: str) -> list[Sentence]:
 
 
 def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = "") -> bool:
-    """Return whether the cited `sources` (block n at n - 1) hold what the sentence claims.
-
-    True for a sentence that claims nothing. question: a sentence that only repeats it claims nothing.
-    """
+    """Return whether the cited `sources` (block n at n - 1) hold all that the sentence claims beyond the question."""
     if not _claims(sentence, question) and not (sentence.marks and read_numbers(sentence.words)):
         return True
     cited = [sources[n - 1] for n in sorted(sentence.marks)]
@@ -141,10 +138,7 @@ def has_same_evidence(draft: str, rewritten: str) -> bool:
 
 
 def has_numbers(answer: str, gold: str) -> bool:
-    """Return whether all numbers of `gold` are in `answer`, in any spelling.
-
-    For a gold number without a unit the digits are enough: a table may have the unit in its header.
-    """
+    """Return whether `answer` has all numbers of `gold`, in any spelling; without a unit the digits are enough."""
     missing = set(missing_numbers(gold, [answer]))
     for number in read_numbers(gold):
         if number.text in missing:
@@ -164,6 +158,7 @@ def has_words(answer: str, gold: str) -> bool:
 
 
 def _contains(answer: str, gold: str) -> bool:
+    """Return whether the gold's words stand in the answer, not inside longer words of letters."""
     gold_words, answer_words = _plain_words(gold), _plain_words(answer)
     if not gold_words:
         return gold.strip() in answer
@@ -296,6 +291,7 @@ def has_close_number(answer: str, gold: str) -> bool:
 
 
 def _signed_numbers(text: str) -> Iterator[SignedNumber]:
+    """Yield a text's numbers, and whether their sign may be either: in brackets, or where something falls."""
     for sentence in sentences_of(text.translate(PLAIN_SIGNS)):
         plain = _BRACKETS.sub(
             lambda bracket: f" -{bracket['before'] or bracket['after'] or ''}{bracket['digits']}", sentence
@@ -330,6 +326,7 @@ def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
 
 
 def _are_equal(answer: Amount, gold: Amount) -> bool:
+    """Return whether amounts are equal within TOLERANCE; two rounded to the same scale, within half of it."""
     units = {answer.unit, gold.unit}
     same_unit = len(units) == 1 or ("" in units and units <= _AMOUNT_UNITS)  # a currency may be left out, not changed
     difference = abs(answer.value - gold.value)

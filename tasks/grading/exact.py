@@ -42,6 +42,7 @@ def grade_exact(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE
 
 
 def _grade(response: Response, golds: list[str], answer: str | None) -> dict[str, Any]:
+    """Return the fields of a sample, which is right if the answer is any of the golds."""
     is_right = answer is not None and any(are_same_words(gold, answer) for gold in golds)
     return {
         "score": float(is_right),
@@ -67,6 +68,7 @@ def read_answers(response: str, rule: Rule) -> Readings:
 
 
 def _find_announced(text: str) -> str | None:
+    """Return the last box, a JSON field, or the line behind the last announcement; None without any."""
     from tasks.grading.math.boxes import last_boxed
 
     if box := last_boxed(text):
@@ -90,16 +92,14 @@ def are_same_words(gold: str, answer: str) -> bool:
 
 
 def plain_text(text: str) -> str:
-    """Return `text` as compared: NFKC, lower case, single spaces, without marks, article and final punctuation.
-
-    Of signs alone, `} ]`, none is a mark.
-    """
+    """Return `text` as compared: NFKC, lower case, single spaces; no marks (unless all are), article, last stop."""
     plain = strip_marks(text) if any(map(str.isalnum, text)) else text.replace("\\", "")
     words = " ".join(unicodedata.normalize("NFKC", plain).casefold().split())
     return ARTICLE.sub("", words.strip(" .,;:!?")).strip() or words
 
 
 def _parse_number(text: str) -> Decimal | None:
+    """Return a finite number, commas between thousands or none; None for other text."""
     try:
         number = Decimal(re.sub(r"(?<=\d),(?=\d{3})", "", text))
     except InvalidOperation:
@@ -152,13 +152,11 @@ def includes(answer: str, golds: Sequence[str]) -> TextScore:
 
 
 def matches(pattern: str) -> Measure:
-    """Return a measure that scores 1 if the pattern matches.
-
-    With a group in the pattern and golds in the item, the group's last match must be one of the golds.
-    """
+    """Return a measure: 1 if the pattern matches and, if it has a group, the last match's is one of any golds."""
     compiled = regex.compile(pattern)
 
     def measure(answer: str, golds: Sequence[str]) -> TextScore:
+        """Return 1 or 0 and why, by the pattern's last match."""
         match: Any = None
         for match in compiled.finditer(answer, timeout=PATTERN_S):  # noqa: B007 the last one counts
             pass

@@ -150,7 +150,7 @@ def read_rating(text: str) -> float | None:
 
 
 def read_label(text: str, *, labels: Sequence[str]) -> str | None:
-    """Return the label in a judgment, `[[A>>B]]`; None where there is none of `labels`, or several that differ.
+    """Return the label in a judgment, `[[A>>B]]`; None unless it is the only one, of `labels`.
 
     Source: `get_score` of lmarena/arena-hard-auto, gen_judgment.py of v0.1.
     """

@@ -141,10 +141,7 @@ def summarise_repeats(
 
 
 def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Summary:
-    """Return evalchemy's metrics of a benchmark that is asked once: num_total, num_solved, accuracy.
-
-    policies: other reading policies whose accuracy is reported.
-    """
+    """Return evalchemy's num_total, num_solved and accuracy, also by other reading `policies`, of items asked once."""
     totals = tally_samples(samples, policies=policies)
     headline = estimate_groups("accuracy", totals.scores, groups=totals.groups, headline=True)
     metrics: dict[str, JsonValue] = {
@@ -205,10 +202,7 @@ def shorten_vote(answer: str | None) -> str | None:
 
 
 def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: SameAnswer) -> float:
-    """Return the score of the answer with most votes, of several the one that appears first; no answer is no vote.
-
-    Answers that are right are equal: the gold is equal to all of them.
-    """
+    """Return the score of the commonest answer, of several the first; None is no vote, right answers are equal."""
     groups = list[_Group]()
     for answer, score in zip(votes, scores, strict=True):
         plain = "".join(unicodedata.normalize("NFKC", answer or "").casefold().split())

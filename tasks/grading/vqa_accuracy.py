@@ -92,6 +92,7 @@ def normalise(answer: str) -> str:
 
 @lru_cache(CACHED)
 def _normalise_cached(answer: str) -> str:
+    """Return an answer as VQA's published script compares it: signs, articles, numbers and contractions."""
     text = bare = _one_line(answer)
     for sign in set(SIGNS.findall(text)):
         vanishes = COMMA_IN_NUMBER.search(text) or f"{sign} " in text or f" {sign}" in text

@@ -69,6 +69,7 @@ class AlpacaEval(JudgedBenchmark):
                 yield Item(id=row.id, prompts=(instruction,), group=group, detail=detail)
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
+        """Return one request for the likelier output, put in the order drawn for the item; none without an answer."""
         if not answers[0]:
             return {}
         outputs = (answers[0], str(item.detail["reference"]))

@@ -82,6 +82,7 @@ class ArenaHard(JudgedBenchmark):
                 )
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
+        """Return two requests, the baseline first and then second; none without an answer."""
         answer, baseline = answers[0], str(item.detail["baseline"])
         sides = dict(zip(GAMES, ((baseline, answer), (answer, baseline)), strict=True)) if answer else {}
         return {

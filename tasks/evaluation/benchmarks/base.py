@@ -49,8 +49,7 @@ class BaseBenchmark:
 
     name: str
     version: int = 1
-    """Version of the benchmark: raise it when a prompt, a gold or the grading changes, so that older scores count as
-    others."""
+    """Version of the benchmark: raised when a prompt, a gold or the grading changes; older scores then are others."""
     summary: str = ""
     """Description of the benchmark in one line, which `trivet eval list` prints."""
     family: Family = "own"
@@ -61,13 +60,11 @@ class BaseBenchmark:
     repeats: int = 1
     ks: tuple[int, ...] = ()
     judge: str | None = None
-    """Judge of the published scores, as `backend:name` (`openai:gpt-4-0613`); None for a benchmark that needs no
-    judge."""
+    """Judge of the published scores, as `backend:name` (`openai:gpt-4-0613`); None where no judge is needed."""
     format_checked_only: bool = False
     """Whether the loader was tested only on items of our own in the published schema, without the real data."""
     score_only: bool = False
-    """Whether it only grades recorded answers: its data lacks what a model would have to see, so no model can be
-    asked."""
+    """Whether it only grades recorded answers: its data lacks what a model would see, so none can be asked."""
     reads_answers: bool = False
     """Whether an answer is extracted from each response, and so can be extracted under several policies."""
     extract: Policy = "published"
@@ -91,10 +88,7 @@ class BaseBenchmark:
         self.temperature = temperature
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Yield the items with their prompts rendered, in the order of the data, without those of unusable rows.
-
-        Raises DataMissing, DataUnusable.
-        """
+        """Yield the items in the order of the data, without unusable rows. Raises DataMissing, DataUnusable."""
         for row in data.rows(self.files[0]):
             with data.leave_out_odd(row):
                 yield from self.read_row(row)

@@ -125,6 +125,7 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
 
 @cache
 def _load_built_in() -> dict[str, BaseBenchmark]:
+    """Return the benchmarks of this package, of YAML files and of modules, by name."""
     simple = (open_yaml(path) for path in sorted(FOLDER.glob("*.yaml")))
     by_name: dict[str, BaseBenchmark] = {benchmark.name: benchmark for benchmark in simple}
     for path in sorted(FOLDER.rglob("*.py")):
@@ -143,6 +144,7 @@ def _list_declared(module: ModuleType) -> list[BaseBenchmark]:
 
 
 def _load_entry_point(point: EntryPoint) -> BaseBenchmark:
+    """Return the benchmark of another package's entry point. Raises BenchmarkUnusable."""
     try:
         target = point.load()
     except Exception as error:  # it runs code of another package, which raises what it likes
@@ -198,6 +200,7 @@ def _set_name(benchmark: BaseBenchmark) -> BaseBenchmark:
 
 
 def _require_file(name: str) -> Path:
+    """Return the absolute path of a file. Raises UnknownTask where there is none."""
     path = Path(name).expanduser().resolve()
     if not path.is_file():
         raise UnknownTask(
@@ -211,10 +214,7 @@ def _join_names(kinds: Iterable[type]) -> str:
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import the module in a file, in a package for its folder, so that it can import the modules beside it.
-
-    Raises BenchmarkUnusable.
-    """
+    """Import a file as a module of its folder's package, beside which it can import. Raises BenchmarkUnusable."""
     # named by the folder: two folders may hold modules of one name
     package = f"{USERS_PACKAGE}{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}"
     if package not in sys.modules:

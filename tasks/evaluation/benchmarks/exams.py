@@ -63,6 +63,7 @@ class HLE(Examination):
     rule = FLEXIBLE
 
     def read_row(self, row: Row) -> Iterator[Item]:
+        """Yield the question of a row, none where it shows a picture."""
         if row.get("image"):
             return
         row.require("id", "question", "answer", "answer_type")
@@ -86,6 +87,7 @@ class HLE(Examination):
         gold = str(item.gold)
 
         def grade(answer: str | None) -> dict[str, Any]:
+            """Return the fields of the sample for an answer; without one, it is missing and wrong."""
             if answer is None:
                 return {"score": 0.0, "extracted": None, "gold": gold, "reason": why_missing(response), "missing": True}
             same_words = are_same_words(gold, answer)
@@ -112,6 +114,7 @@ class JEEBench(Examination):
     """Source: extract_answer of evalchemy's eval/chat_benchmarks/JEEBench."""
 
     def read_row(self, row: Row) -> Iterator[Item]:
+        """Yield the question of a row, with its letters or the tolerance of its number."""
         row.require("question", "gold", "type", "subject")
         kind, gold = str(row["type"]), str(row["gold"]).strip()
         if kind not in PROMPTS:

@@ -82,6 +82,7 @@ class MTBench(JudgedBenchmark):
                 )
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
+        """Return the request for the judge by turn, for each turn that was answered."""
         requests = dict[str, ChatRequest]()
         for turn, answer in zip(TURNS, answers, strict=False):
             if not answer:
@@ -117,6 +118,7 @@ class MTBench(JudgedBenchmark):
         all_samples = list(samples)
 
         def estimates(samples: Sequence[Sample], part: str = "") -> dict[str, Estimate | None]:
+            """Return the mean rating of each turn and of all, by name; None where nothing was rated."""
             return {
                 name: weighted_estimate(
                     name,

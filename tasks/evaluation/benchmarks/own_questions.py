@@ -91,6 +91,7 @@ class RAGReading(RAGQuestions):
     score_only = False
 
     def _item(self, row: Row) -> Item:
+        """Return the question of a row behind its passages."""
         context = row.get("context")  # of what nothing was found for it is blank
         passages = "\n\n".join(map(str, context)) if isinstance(context, list) else context
         if not isinstance(passages, str):
@@ -101,6 +102,7 @@ class RAGReading(RAGQuestions):
 
 
 def _build_item(row: Row, prompt: str) -> Item:
+    """Return the question of a row with its gold, None where the documents do not tell."""
     return Item(
         id=row.id,
         prompts=(prompt,),
@@ -111,6 +113,7 @@ def _build_item(row: Row, prompt: str) -> Item:
 
 
 def _build_sample(item: Item, response: Response, answer: str, *, score: float, reason: str) -> Sample:
+    """Return the sample of an answer, which is missing where it is empty."""
     return make_sample(
         item,
         response,
@@ -139,6 +142,7 @@ class VQA(BaseBenchmark):
         )
 
     def items(self, data: Data) -> Iterator[Item]:
+        """Yield questions about pictures with all answers of people; the commonest is the gold."""
         answers = dict[str, list[str]]()
         for row in data.rows(self.files[1]):
             listed: Any = row.get("answers")

@@ -115,6 +115,7 @@ class Grader(Record):
 
     @model_validator(mode="after")
     def _has_its_own(self) -> Grader:
+        """Return the grader. Raises ValueError where `pattern` or `published` does not go with its kind."""
         if (self.pattern is not None) != (self.kind == "regex"):
             needed = "needs" if self.kind == "regex" else "does not take"
             raise ValueError(f"a {self.kind} grader {needed} `pattern`")
@@ -159,6 +160,7 @@ class Definition(Record):
 
     @model_validator(mode="after")
     def _grader_has_what_it_needs(self) -> Definition:
+        """Return the definition. Raises ValueError where the grader lacks a field, or examples cannot be shown."""
         if self.grader.kind not in WITHOUT_GOLD and self.gold is None:
             raise ValueError(f"a {self.grader.kind} grader needs `gold`, the field with the right answer")
         if self.grader.kind == "rules" and {"instruction_id_list", "kwargs"} - self.detail.keys():
@@ -226,6 +228,7 @@ class SimpleBenchmark(BaseBenchmark):
             yield item
 
     def examples(self, data: Data) -> Iterator[Example]:
+        """Yield the solved items of the example file."""
         solved_items = self.definition.examples
         assert solved_items
         assert self.example_file
@@ -235,6 +238,7 @@ class SimpleBenchmark(BaseBenchmark):
             yield Example(id=f"example {item.id}", prompt=item.prompts[0], answer=render(solved_items.answer, solved))
 
     def question_in(self, prompt: str) -> str:
+        """Return a prompt without the fixed words of its template."""
         template = self.definition.prompt
         # of the parts every second is a name, which the pattern captures
         for words in PLACEHOLDER.split(template)[::2] if isinstance(template, str) else ():
@@ -242,6 +246,7 @@ class SimpleBenchmark(BaseBenchmark):
         return prompt.strip()
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
+        """Yield a sample for each response, in order, by the grader of the definition."""
         grader = self.definition.grader
         default = STRICT if grader.kind == "math" else FLEXIBLE
         rule = Rule(grader.published or default.published, headline=tools.extract)
@@ -262,6 +267,7 @@ class SimpleBenchmark(BaseBenchmark):
                 return grade_text(answered, matches(grader.pattern) if grader.pattern else MEASURES[kind])
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
+        """Return the figures of all samples: of rules, the mean f1, or accuracies."""
         match self.definition.grader.kind:
             case "rules":
                 from tasks.grading.rules.rule_grading import summarise_rules
@@ -277,6 +283,7 @@ class SimpleBenchmark(BaseBenchmark):
                 return super().summarise(samples)
 
     def same_answer(self, first: str, second: str) -> bool:
+        """Return whether two extracted answers count as one vote."""
         match self.definition.grader.kind:
             case "math":
                 from tasks.grading.math.math_grader import shared_grader
@@ -296,6 +303,7 @@ class SimpleBenchmark(BaseBenchmark):
             yield from check_rules(items)
 
     def gold_response(self, item: Item) -> str | None:
+        """Return a response that the grader has to accept; None where no gold tells one."""
         kind, gold = self.definition.grader.kind, item.gold
         if kind == "exact" and isinstance(gold, list):
             return f"Answer: {gold[0]}" if gold else None

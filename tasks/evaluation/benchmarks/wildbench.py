@@ -87,6 +87,7 @@ class WildBench(JudgedBenchmark):
                 )
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
+        """Return the request for a rating; none without an answer."""
         if not answers[0]:
             return {}
         slots = {

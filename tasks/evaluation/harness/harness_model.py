@@ -156,6 +156,7 @@ def harness_model(
     from lm_eval.api.model import LM
 
     def weigh(requests: Sequence[Any], parts: int) -> list[LogProb]:
+        """Return each request's log-probability, in order, and log its key. parts: 1 for whole texts, 2 for pairs."""
         assert likelihoods is not None, "tasks that want log-probabilities are refused before"
         texts = [instance.args[0] if parts == 1 else tuple(instance.args[:parts]) for instance in requests]
         weighed = likelihoods.weigh(texts)
@@ -175,10 +176,12 @@ def harness_model(
             chat_history: list[dict[str, str]],
             add_generation_prompt: bool = True,  # noqa: ARG002 the backend sees it from the last message
         ) -> str:
+            """Return the messages as a str that `generate_until` sends as messages."""
             # the template is the model's own: the messages travel to it inside a str
             return Templated(chat_history)
 
         def generate_until(self, requests: list[Any], **_: Any) -> list[str]:
+            """Return the answers in order, empty for failed requests, and log them."""
             answers: list[Answer | ModelError | None] = [None] * len(requests)
             for number, answer in ask_all(_chat_requests(requests, template=template, seed=seed)):
                 answers[number] = answer
@@ -216,10 +219,7 @@ def leave_out_unanswered(name: str, task: Any, answer_log: AnswerLog) -> None:
 
 
 def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int) -> Iterator[tuple[int, ChatRequest]]:
-    """Yield the number of each instance with its request; the harness passes an instance once per repeat.
-
-    A `temperature` above 0 samples, whatever `do_sample` is.
-    """
+    """Yield each instance's number and request; one a repeat. A `temperature` above 0 samples despite `do_sample`."""
     repeats: defaultdict[int, int] = defaultdict(int)
     for number, instance in enumerate(instances):
         prompt, options = instance.args[:2]

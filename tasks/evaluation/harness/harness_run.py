@@ -440,6 +440,7 @@ def _list_metric_keys(results: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _parse_number(value: Any) -> float | None:
+    """Return a finite number; None for anything else."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -147,6 +147,7 @@ def _open_manager(include_path: Path | None, *, with_own: bool) -> Any:
             """Resolves data files relative to their YAML; lm_eval resolves them relative to the current folder."""
 
             def _load_full_config(self, entry: Any, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
+                """Return the task's configuration, paths of its data files resolved from its YAML file."""
                 config = super()._load_full_config(entry, overrides)
                 kwargs: Any = config.get("dataset_kwargs")
                 reads_files = config.get("dataset_path") in FILE_FORMATS and isinstance(kwargs, dict)

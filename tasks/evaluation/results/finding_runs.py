@@ -104,10 +104,7 @@ def find_run(name: str, evaluations: Evaluations | None) -> FoundRun:
 
 
 def find_stored_run(name: str, evaluations: Evaluations) -> FoundRun:
-    """Return the run of the database called `name`, an ID or its beginning, or a model; no file is looked at.
-
-    Raises ResultsUnusable, DatabaseUnavailable.
-    """
+    """Return the database's run of an ID, its beginning or a model. Raises ResultsUnusable, DatabaseUnavailable."""
     try:
         run = evaluations.run(name)
     except UnknownRun as unknown:

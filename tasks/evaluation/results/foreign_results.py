@@ -163,10 +163,7 @@ def _replace_nonfinite(value: Any) -> Any:
 
 
 def as_lm_eval(report: EvalReport) -> dict[str, Any]:
-    """Return a run as the content of a results file of lm_eval 0.4.13.
-
-    Source: `EvaluationTracker.save_results_aggregated`.
-    """
+    """Return a run as a results file of lm_eval 0.4.13; source: `EvaluationTracker.save_results_aggregated`."""
     run, model, config = report.run, report.run.model, mask_secrets(report.run.config)
     metrics_by_task, configs, better = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for result in report.results:
@@ -278,6 +275,7 @@ def render_inspect_log(report: EvalReport, result: TaskResult, samples: Iterable
 
 
 def _inspect_sample(texts: SampleTexts, *, model: str, scorer: str) -> dict[str, Any]:
+    """Return a sample as inspect_ai's log holds it."""
     sample = texts.sample
     turns = [("user", text) for text in texts.prompts]
     for number, reply in enumerate(texts.replies, start=1):

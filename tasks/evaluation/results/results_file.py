@@ -143,10 +143,7 @@ def read_samples(path: Path, task: str) -> Iterator[Sample]:
 
 
 def read_samples_with_texts(path: Path, task: str) -> Iterator[SampleTexts]:
-    """Yield the samples of a task beside a results file with their texts; none without such a file.
-
-    Raises ResultsUnusable.
-    """
+    """Yield a task's samples beside a results file with their texts; none without that file. Raises ResultsUnusable."""
     samples_file = samples_path(path, read_results(path), task)
     remedy = "take the file as it was written"
     try:
@@ -168,6 +165,7 @@ def read_samples_with_texts(path: Path, task: str) -> Iterator[SampleTexts]:
 
 
 def _encode_json(value: Any, *, indent: int | None = None) -> bytes:
+    """Return UTF-8 JSON, escaped to ASCII if it holds a lone surrogate. Raises ValueError for NaN and infinity."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     try:
         return text.encode()
@@ -186,10 +184,7 @@ def _describe_first_error(error: ValidationError) -> str:
 
 
 def store_run(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> int:
-    """Write a run to the database and return the number of changed rows.
-
-    Raises DatabaseUnavailable, MissingArtifact, DamagedArtifact.
-    """
+    """Write a run; return how many rows changed. Raises DatabaseUnavailable, MissingArtifact, DamagedArtifact."""
     return store_run_with(report, lambda result: read_shards(artifacts, result.samples, Sample), evaluations)
 
 
@@ -215,10 +210,7 @@ def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) 
 
 
 def build_rows(report: EvalReport, result: TaskResult, samples: Callable[[], Iterable[Sample]]) -> Evaluated:
-    """Return a task of a run in the form of the tables.
-
-    samples: makes them anew at each call, since a database that goes away is written to again.
-    """
+    """Return a task of a run as the tables hold it. samples: makes them anew at each call, for a second attempt."""
     artifacts: dict[str, JsonValue] = {
         "samples": [ref.model_dump() for ref in result.samples],
         "items": result.items.model_dump() if result.items else None,

@@ -189,6 +189,7 @@ class _Pair(NamedTuple):
 
 
 def _sum_by_item(samples: Iterable[Sample | Graded]) -> dict[str, _Scores]:
+    """Return number and sum of scores, first answer and gold of each item."""
     by_item = dict[str, _Scores]()
     for sample in samples:
         # empty where rules or judges grade the whole text, None without an answer

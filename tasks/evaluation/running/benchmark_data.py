@@ -125,6 +125,7 @@ class Row(dict[str, Any]):
         return [turn["content"] for turn in self._contents(turns, "`choices[0].turns`")]
 
     def _contents(self, value: Any, name: str) -> list[dict[str, Any]]:
+        """Return the messages in a field, one or more. Raises DataUnusable for another value."""
         objects = cast("list[Any]", value) if isinstance(value, list) else []
         if not objects or not all(
             isinstance(entry, dict) and isinstance(entry.get("content"), str) for entry in objects
@@ -172,10 +173,7 @@ class Data:
         return path
 
     def rows(self, file: DataFile) -> Iterator[Row]:
-        """Return the items of a file, or of the hub without a local file, one at a time.
-
-        Raises DataMissing, and DataUnusable, which names file and line.
-        """
+        """Return the items of a local file, else of the hub, one at a time. Raises DataMissing, DataUnusable."""
         path = self.find(file)
         return read_rows(path) if path else self._hub_rows(file)
 
@@ -201,10 +199,7 @@ class Data:
         return sum(1 for _ in read_rows(path))
 
     def facts(self, name: str, files: Iterable[DataFile]) -> Dataset:
-        """Return source and checksum of all files of a benchmark.
-
-        The number of items is that of the first file and of optional files that are there.
-        """
+        """Return source, checksum and number of items of all files; items of further required files do not count."""
         present = tuple(file for file in files if not file.optional or self.find(file))
         digests, sources, count = list[bytes](), list[str](), 0
         for file in present:
@@ -295,6 +290,7 @@ def _open_unpacked(path: Path) -> Generator[BinaryIO]:
 
 
 def _read_jsonl(file: BinaryIO, path: Path) -> Iterator[Row]:
+    """Yield the object of each line that is not blank. Raises DataUnusable."""
     # lines end at \n only: U+2028, U+0085 and kin may stand inside JSON strings
     number = 0
     for line, raw in enumerate(file, start=1):
@@ -306,10 +302,7 @@ def _read_jsonl(file: BinaryIO, path: Path) -> Iterator[Row]:
 
 
 def _read_json(file: BinaryIO, path: Path) -> Iterator[Row]:
-    """Yield the items of a list, of the only list in an object, of one object to a line, or of an object by ID.
-
-    Raises DataUnusable.
-    """
+    """Yield the items of a list, the only list in an object, JSON lines, or an object by ID. Raises DataUnusable."""
     raw = file.read().removeprefix(BOM)
     first, _, rest = raw.lstrip().partition(b"\n")
     if first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{"):
@@ -333,6 +326,7 @@ def _read_json(file: BinaryIO, path: Path) -> Iterator[Row]:
 
 
 def _read_csv(file: BinaryIO, path: Path) -> Iterator[Row]:
+    """Yield the rows by the names of the header, all cells texts. Raises DataUnusable."""
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")
     reader = csv.DictReader(text, strict=True)
     csv.field_size_limit(1 << 30)  # Python's own limit of 131,072 is less than some prompts have
@@ -357,6 +351,7 @@ READERS: dict[str, Callable[[BinaryIO, Path], Iterator[Row]]] = {
 
 
 def _parse_json(raw: bytes, place: str) -> Any:
+    """Return the value of JSON text in UTF-8. Raises DataUnusable, which names `place`."""
     try:
         value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)  # NaN and Infinity are none of JSON's
         return repair_surrogates(value) if SURROGATE.search(raw) else value

@@ -67,10 +67,7 @@ def generate(
     prices: Prices | None = None,
     tell: Callable[[int], None],
 ) -> Outcome:
-    """Ask for every item and repeat. Raises as `ask_all` does.
-
-    tell: is called with the number of conversations that have ended since.
-    """
+    """Ask for every item and repeat. Raises as `ask_all` does. tell: called with the number of further ended ones."""
     with files.scratch(scratch) as path, path.open("x+b") as file:
         conversations = _Conversations(task, items, file, prices)
         turns = [len(item.prompts) for item in items()]
@@ -151,10 +148,7 @@ class _Conversations:
 
 
 def build_request(task: PlannedTask, item: Item, *, repeat: int, earlier_replies: Iterable[Reply] = ()) -> ChatRequest:
-    """Return the request for the next turn of a conversation.
-
-    Earlier replies are sent without the model's reasoning, as chat templates do it.
-    """
+    """Return the request for the next turn; earlier replies go without reasoning, as in chat templates."""
     system = task.system or item.system
     turns = [_build_message("system", system)] if system else []
     turns += [_build_message(message.role, message.text) for message in item.history]
@@ -195,10 +189,7 @@ def _build_message(role: str, text: str) -> Message:
 
 
 def store_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[tuple[Ref, ...], int]:
-    """Store responses in shards of SHARD_RESPONSES; return the shards and the number of responses.
-
-    One response is held in memory at a time.
-    """
+    """Store responses, one in memory at a time, by SHARD_RESPONSES; return the shards and the number of responses."""
     # zip asks `responses` first, so that `numbers` stands at their count when they end
     numbers = count()
     counted = (response for response, _ in zip(responses, numbers, strict=False))

@@ -87,6 +87,7 @@ class ModelSpec(Record):
     @field_validator("args")
     @classmethod
     def _keeps_no_secret(cls, args: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return the arguments. Raises OptionUnusable where a name is that of a secret."""
         if secrets := [name for name in args if NAME.fullmatch(name.replace("-", "_"))]:
             raise OptionUnusable(  # not a ValueError: pydantic would show the secret beside it
                 f"{secrets[0]} in model_args would be stored with the run; name a variable instead: api_key_env=X"
@@ -131,6 +132,7 @@ def open_model(spec: ModelSpec) -> Chat:
 
 @cache
 def _open_cached(spec_json: str) -> Chat:
+    """Return the backend of a spec, once per process. Raises ModelUnavailable, NotPermitted."""
     spec = ModelSpec.model_validate_json(spec_json)
     defaults = ProviderAccess(resources().openai_base_url, resources().api_key)
     # curator models use the address and key of their own provider

@@ -143,8 +143,7 @@ class PlannedTask(Record):
     """Policy by which answers are extracted for the headline metric."""
     unsafe_code: bool = False
     python: str = ""
-    """Digest of the Python and the libraries that execute programs, which are executed again when it changes; else
-    empty."""
+    """Digest of the Python and libraries that execute programs, executed again when it changes; else empty."""
     settings: dict[str, JsonValue]
     """Everything besides model and data that can change a score."""
 

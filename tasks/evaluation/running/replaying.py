@@ -157,6 +157,7 @@ def _read_answers(row: Row, shape: str) -> list[list[str]]:
     """Return the answers on a line, as the turns of each repeat."""
 
     def turns_of(text: Any) -> list[str]:
+        """Return a recorded text as the only turn; no turn for None."""
         if text is None:
             return []
         if not isinstance(text, str):

@@ -185,6 +185,7 @@ def run_benchmark(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> Ta
 
 
 def _call_method(task: PlannedTask, method: str, call: Any) -> dict[str, Any]:
+    """Return the dict that a method of a benchmark gives. Raises BenchmarkUnusable."""
     try:
         result: object = call()
     except BENCHMARK_FAILURES as error:

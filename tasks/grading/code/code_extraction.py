@@ -178,6 +178,7 @@ class _Opening(NamedTuple):
 
 
 def _read_opening(line: str) -> _Opening | None:
+    """Return the fence that opens a block in this line, with its tag and indent in columns; None where none does."""
     match = OPENING.fullmatch(line.rstrip())
     if not match:
         return None

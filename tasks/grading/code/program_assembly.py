@@ -74,6 +74,7 @@ def assemble_program(
 
 
 def _close_once(tested: TestedProgram, *, still_open: bool) -> TestedProgram:
+    """Return the program with its last closing brace exactly once, in the source or the tests."""
     tests_close = tested.tests.lstrip().startswith("}")
     if still_open and not tests_close:
         return tested._replace(source=tested.source.rstrip("\n") + "\n}\n")
@@ -129,6 +130,7 @@ def _prepare_java(before: str, code: str, entry_point: str) -> Parts:
 
 
 def _cut_main(code: str, language: str) -> str:
+    """Return the code without its main function, in a language that has one."""
     if language not in MAINS:
         return code
     blanked = _blank_strings(code, language)

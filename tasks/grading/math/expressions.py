@@ -150,6 +150,7 @@ def evaluate(node: Node, point: Mapping[str, Fraction]) -> complex:
 
 
 def _value(node: Node, point: Mapping[str, Fraction]) -> complex:
+    """Return the value of a tree at a point in double precision. Raises Undecided for an unknown function."""
     if isinstance(node, Number):
         return complex(node.value.numerator / node.value.denominator)
     if isinstance(node, Symbol):
@@ -162,6 +163,7 @@ def _value(node: Node, point: Mapping[str, Fraction]) -> complex:
 
 
 def _general_power(base: complex, exponent: complex) -> complex:
+    """Return a power. Raises Undecided for a large exponent, and for zero to one that is not positive."""
     if abs(exponent) > MAX_EXPONENT:
         raise Undecided("an exponent that large")
     if base == 0:
@@ -298,6 +300,7 @@ def _is_rounded(value: Fraction, decimal: Decimal, digits: int) -> bool:
 
 
 def _same_constant(a: Node, b: Node) -> bool:
+    """Return whether two trees without variables are equal, as precisely as they are written. Raises Undecided."""
     left, right = evaluate(a, {}), evaluate(b, {})
     off, scale = abs(left - right), max(abs(left), abs(right))
     if off <= CLEARLY_DIFFERENT * scale:

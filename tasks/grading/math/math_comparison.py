@@ -156,6 +156,7 @@ def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
 
 
 def _drop_equal(items: Sequence[Answer]) -> list[Answer]:
+    """Return the first of each group of equal answers, in order."""
     distinct: list[Answer] = []
     for item in items:
         if not any(is_same_answer(earlier, item) for earlier in distinct):
@@ -261,6 +262,7 @@ def _evaluate_sets(side: Answer) -> Answer:
 
 
 def _same_union(gold: Answer, answer: Answer) -> bool:
+    """Return whether unions are equal part by part, False for other kinds. Raises Undecided where they may be."""
     if isinstance(gold, SetOperation) and isinstance(answer, SetOperation) and gold.sign == answer.sign:
         are_same_parts = _same_items if gold.sign == "setminus" else _same_set
         if are_same_parts(gold.parts, answer.parts):
@@ -294,6 +296,7 @@ def _same_relation(gold: Answer, answer: Answer) -> bool:
 
 
 def _same_relations(gold: Relation, answer: Relation) -> bool:
+    """Return whether two relations say the same: assignment, equation, interval or inequality."""
     golds, answers = set(gold.signs), set(answer.signs)
     if golds == answers == {"="}:
         if is_assignment(gold) and is_assignment(answer) and same_name(gold, answer):
@@ -421,11 +424,7 @@ def _exchange_sides(relation: Relation) -> Relation:
 
 
 def solution_set(listed: Listed) -> Answer | None:
-    """Return inequalities in one variable as a set.
-
-    The set is the common part of two overlapping rays (`x > 2, x < 5`), else the union. None where an item is no such
-    inequality.
-    """
+    """Return inequalities in one variable as a set, overlapping rays as their common part; None for other items."""
     relations = [item for item in listed.items if isinstance(item, Relation)]
     intervals = [as_interval(relation) for relation in relations]
     parts = [interval for interval in intervals if isinstance(interval, Bracketed)]

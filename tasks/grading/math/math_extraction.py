@@ -103,6 +103,7 @@ def _strip_tokens(response: str) -> str | None:
 
 
 def _find_boxed_or_announced(visible: str) -> str | None:
+    """Return the last box, a JSON field, or what the last announcement announces; None without any."""
     if boxed := last_boxed(visible):
         return boxed
     tail = visible[-TAIL_CHARS:]
@@ -265,6 +266,7 @@ def answer_in(text: str) -> str | None:
 
 
 def _find_unannounced(visible: str) -> str | None:
+    """Return a bare answer, else the last bold or mathematical expression or letter; None in longer texts."""
     if PLAIN_NUMBER.fullmatch(visible):
         return visible
     first = _SPAN.match(visible)

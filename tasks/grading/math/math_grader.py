@@ -83,10 +83,7 @@ class MathGrader:
             self._drop_worker()
 
     def compare(self, gold: str, answer: str, *, extracted: bool = False) -> Verdict:
-        """Compare an answer with a gold; both may be bare, in dollars, in a box, or in a whole text.
-
-        extracted: the answer is bare already.
-        """
+        """Compare an answer with a gold, each bare, in dollars, a box or a whole text. extracted: it is bare."""
         gold, answer = _read_gold(gold) or "", answer if extracted else answer_in(answer) or ""
         if not answer:
             return Verdict(False, "missing")
@@ -188,10 +185,7 @@ def _compare_structure(left: str, right: str) -> Verdict | None:
 
 
 def _same_decimal_comma(gold: str, answer: str) -> bool:
-    """Return whether both are the same but for a decimal comma, `1000,99` and `1000.99`.
-
-    A gold with one digit behind its comma is a list.
-    """
+    """Return whether both differ by a decimal comma alone; a gold with one digit behind its comma is a list."""
     if re.fullmatch(r"-?\d+,\d{2,}", gold) and not re.fullmatch(r"-?[1-9]\d{0,2},\d{3}", gold):
         return gold.replace(",", ".") == answer
     return bool(re.fullmatch(r"-?\d+\.\d+", gold)) and answer == gold.replace(".", ",")
@@ -229,6 +223,7 @@ def join_golds(item: Item) -> str:
 
 
 def _grade(grader: MathGrader, item: Item, response: Response, gold: str, answer: str | None) -> dict[str, Any]:
+    """Return the fields of a sample for an answer; it is unscored where the grader cannot decide."""
     if not answer:
         unclosed = visible_answer(response.text) is None
         why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
@@ -287,6 +282,7 @@ class WorkerUnavailable(Exception):
 
 
 def _start() -> subprocess.Popen[bytes]:
+    """Return a worker that is ready to compare. Raises WorkerUnavailable."""
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"PYTHONHASHSEED": "0"}
     try:
         process = subprocess.Popen(
@@ -312,6 +308,7 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _read_line(process: subprocess.Popen[bytes], timeout_s: float) -> bytes:
+    """Return the worker's next line. Raises DeadlinePassed, also where the worker has ended."""
     assert process.stdout
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)

@@ -289,6 +289,7 @@ class _Reader:
                 raise NotUnderstood(f"`\\{name}` in a formula")
 
     def _braced(self) -> str:
+        """Return the text within the next braces. Raises NotUnderstood where they stay open."""
         self.need("{")
         texts = ""
         while not self.take("}"):

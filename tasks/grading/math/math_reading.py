@@ -198,6 +198,7 @@ def _read(tokens: list[Token]) -> Answer:
 
 
 def _read_list(items: list[list[Token]]) -> Answer:
+    """Return the answer that items make: one, an amount, solutions as tuples, or a list. Raises NotUnderstood."""
     if not items or len(items) > MAX_ITEMS:
         raise NotUnderstood("a list of nothing, or too long")
     answers = [_read(item) for item in items]
@@ -220,6 +221,7 @@ def _flatten(answers: Sequence[Answer]) -> tuple[Answer, ...]:
 
 
 def _read_relation(chain: list[list[Token]], signs: list[str]) -> Answer:
+    """Return a chain of relations, or the side of it that is the answer. Raises NotUnderstood."""
     chain = [_trim(side) for side in chain]
     if not chain[0]:  # `= 5`
         chain, signs = chain[1:], signs[1:]
@@ -257,6 +259,7 @@ def _replace_signs(tokens: list[Token], **signs: str) -> list[Token]:
 
 
 def _read_single(tokens: list[Token]) -> Answer:
+    """Return the answer of tokens without commas or relations outside brackets. Raises NotUnderstood."""
     first, last = tokens[0], tokens[-1]
     if first.text.startswith("begin "):
         return _read_matrix(tokens)
@@ -288,6 +291,7 @@ def _read_single(tokens: list[Token]) -> Answer:
 
 
 def _read_bracketed(opening: str, inner: list[Token], closing: str) -> Answer:
+    """Return an interval, tuple or set; of a set its condition, if it has one. Raises NotUnderstood."""
     if opening == "{":  # braces that LaTeX does not draw
         return _read(inner)
     if opening == "\\{":
@@ -301,6 +305,7 @@ def _read_bracketed(opening: str, inner: list[Token], closing: str) -> Answer:
 
 
 def _read_matrix(tokens: list[Token]) -> Answer:
+    """Return a matrix, or the list of a system of equations. Raises NotUnderstood for other environments."""
     kind = tokens[0].text.removeprefix("begin ").rstrip("*")
     if kind in (*_ALIGNED, "cases", "array") and tokens[-1].text == "end " + tokens[0].text[6:]:
         lines = [[token for token in row if token.text != "&"] for row in _split(tokens[1:-1], {"newline"})]

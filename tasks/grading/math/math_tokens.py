@@ -278,10 +278,7 @@ def convert(amount: Amount | Formula, unit: str) -> Node:
 
 
 def split_unit(tokens: list[Token]) -> tuple[list[Token], str] | None:
-    """Return a formula without the unit after it, and that unit in canonical form, empty for an unknown one.
-
-    None where words beside the formula make another number of it.
-    """
+    """Return a formula, and its unit in canonical form or empty; None where words make it another number."""
     end, units = len(tokens), list[str]()
     while end:
         token = tokens[end - 1]

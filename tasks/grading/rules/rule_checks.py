@@ -80,6 +80,7 @@ ORDINARY = _WORDS["ordinary"]
 
 
 def _compile(pattern: str) -> str:
+    """Return the pattern. Raises ValueError for one that is no regular expression."""
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -368,6 +369,7 @@ def capital_words(text: str) -> Iterator[str]:
 
 
 def _split_clitic(piece: str) -> tuple[str, ...]:
+    """Return a word and its clitic, `do` and `n't`; the whole piece alone where it has none."""
     for clitic in CLITICS:
         stem = piece.removesuffix(clitic)
         if stem and stem != piece and stem[-1] != "'":

@@ -72,6 +72,7 @@ class BigCodeBench(CodeBenchmark):
         )
 
     def read_row(self, row: Row) -> Iterator[Item]:
+        """Yield the task of a row, in the group of what its libraries are."""
         task_id, code_prompt, solution, test, entry_point = (row.text(name) for name in FIELDS)
         if "class TestCases" not in test:
             row.unusable("test: there is no class TestCases in it")
@@ -94,6 +95,7 @@ class BigCodeBench(CodeBenchmark):
         )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
+        """Return the verdict of the task's unit tests on the code of an answer."""
         code = extract_code(answer, "python", str(item.detail["entry_point"]))
         code_prompt, entry_point, test = (str(item.detail[name]) for name in ("code_prompt", "entry_point", "test"))
         return verdict_of(

@@ -27,8 +27,7 @@ from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 
 PROMPTS = tomllib.loads(Path(__file__).with_name("cruxeval_prompts.toml").read_text("utf-8"))
-"""Prompts by part (`input`, `output`) and manner (`thinking`, `direct`), with {code} and {input} or {output} to fill
-in."""
+"""Prompts by part (`input`, `output`) and manner (`thinking`, `direct`), to fill: {code}, and {input} or {output}."""
 PARTS = ("input", "output")
 ANSWERS = Path(__file__).with_name("cruxeval_answers.py").read_text("utf-8")
 ANSWER_CHARS = 4_000
@@ -48,6 +47,7 @@ class CruxEval(CodeBenchmark):
     """Key of the prompts in PROMPTS: `thinking` or `direct`."""
 
     def read_row(self, row: Row) -> Iterator[Item]:
+        """Yield two items: f's input is asked for, given its output, and its output, given its input."""
         arguments = row.get("input")
         if not isinstance(arguments, str):  # empty where f takes nothing
             row.unusable(f"`input` must be the arguments of f as text, found {arguments!r:.80}")

@@ -20,10 +20,7 @@ def output_in(answer: str) -> Any:
 
 
 def output_of(answer: str, names: Mapping[str, Any]) -> Any:
-    """Return what f returns for the arguments in `assert f(arguments) == …` or `f(arguments)`. Raises ValueError.
-
-    names: those of the item's program.
-    """
+    """Return f's value in `assert f(arguments) == …` or `f(arguments)`. Raises ValueError. names: of the program."""
     node = _expression(answer)
     call = node.left if _is_comparison(node) else node
     arguments = [*call.args, *call.keywords] if _is_call(call) else None

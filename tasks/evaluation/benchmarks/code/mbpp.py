@@ -63,6 +63,7 @@ class MBPP(CodeBenchmark):
     sampling = Sampling(temperature=0.0, max_tokens=512)
 
     def items(self, data: Data) -> Iterator[Item]:
+        """Yield problems 11 to 510, each behind three solved ones. Raises DataUnusable where these are missing."""
         test_file, all_file = self.files
         rows = list(data.rows(all_file))
         if len(rows) < SHOTS.stop:
@@ -103,6 +104,7 @@ class MBPPPlus(MBPP):
     format_checked_only = True
 
     def items(self, data: Data) -> Iterator[Item]:
+        """Yield the problems, each behind three solved others. Raises DataUnusable where these are missing."""
         (file,) = self.files
         first = list(islice(data.rows(file), SHOTS.stop + 1))
         for row in first:
@@ -128,6 +130,7 @@ class MBPPPlus(MBPP):
         return explain_missing(NUMPY, sandbox)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
+        """Return the verdict of a problem's tests on the code of an answer."""
         code = extract_code(answer, "python")
         seconds = LONGER_SECONDS.get(item.id, SECONDS)
         limits = Limits(cpu_s=seconds, wall_s=3 * seconds + 20)  # the clock only ends what sleeps
