@@ -16,6 +16,7 @@ from __future__ import annotations
 import csv
 import io
 import random
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import islice
@@ -55,31 +56,9 @@ class Official(NamedTuple):
     """Questions to learn from that may not be shown. None: all of `train` are both."""
 
 
-def _coco_source(prefix: str, split: str) -> Source:
-    questions = f"{prefix}OpenEnded_mscoco_{split}2014_questions.json"
-    return Source(questions, f"{prefix}mscoco_{split}2014_annotations.json", f"{split}2014")
-
-
-def _split_source(name: str, split: str, images: str, *, prefix: str = "") -> Source:
-    questions = f"{name}_{split}_questions_vqa_format.json"
-    return Source(questions, f"{name}_{split}_annotations_vqa_format.json", images, prefix)
-
-
-def _world_source(world: str, split: str) -> Source:
-    return Source(f"{world}_{split}_questions.json", f"{world}_{split}_annotations.json", "images")
-
-
+_FILES = tomllib.loads(Path(__file__).with_name("official_files.toml").read_text("utf-8"))
 OFFICIAL = {
-    "okvqa": Official(_coco_source("", "train"), _coco_source("", "val")),
-    "vqav2": Official(_coco_source("v2_", "train"), _coco_source("v2_", "val")),
-    "textvqa": Official(
-        _split_source("textvqa", "train", "train_images"), _split_source("textvqa", "val", "train_images")
-    ),
-    "vizwiz": Official(
-        _split_source("vizwiz", "train", "train", prefix="train_"), _split_source("vizwiz", "val", "val")
-    ),
-    "digits": Official(*(_world_source("digits", split) for split in ("train", "test", "validation"))),
-    "crowded": Official(*(_world_source("crowded", split) for split in ("train", "test", "validation", "queries"))),
+    name: Official(**{split: Source(**files) for split, files in splits.items()}) for name, splits in _FILES.items()
 }
 
 
