@@ -96,7 +96,7 @@ class Judging:
         if len(self._judged) > REMEMBERED:
             self._judged.clear()
         distinct = set(prompts)
-        new = self._sort_by_prefix({prompt for prompt in distinct if prompt not in self._judged})
+        new = sorted((prompt for prompt in distinct if prompt not in self._judged), key=self._prefix)
         if tell:
             tell(len(distinct) - len(new))
         postponed: dict[PromptedQuery, Judgment] = {}
@@ -158,9 +158,9 @@ class Judging:
             if name not in self.items:
                 raise DatasetUnusable(f"there is no item {name} in this dataset; its pools or pointers are another's")
 
-    def _sort_by_prefix(self, prompts: Iterable[PromptedQuery]) -> list[PromptedQuery]:
-        """Sort prompts by what stands first in them, so that an engine computes a common beginning once."""
-        return sorted(prompts, key=lambda prompt: (self.task.prompts.in_order(prompt.demonstrations), prompt.query))
+    def _prefix(self, prompt: PromptedQuery) -> tuple[tuple[str, ...], str]:
+        """Return what stands first in a prompt: sorted by it, an engine computes a common beginning once."""
+        return self.task.prompts.in_order(prompt.demonstrations), prompt.query
 
     def _choose(self, new: Sequence[PromptedQuery], tell: Callable[[int], None] | None) -> None:
         """Judge each prompt by its likeliest choice, and remember the judgments."""
@@ -222,11 +222,8 @@ class Judging:
         Raises JudgeUnusable where no question at all has a log-probability.
         """
         self._refuse_unknown_items([prompt for prompt, _ in requests])
-        new: dict[PromptedQuery, list[tuple[str, ...]]] = {}
-        for prompt, answers in dict.fromkeys(requests):
-            if (prompt, answers) not in self._likelihoods:
-                new.setdefault(prompt, []).append(answers)
-        pairs = [(prompt, answers) for prompt in self._sort_by_prefix(new) for answers in new[prompt]]
+        new = (pair for pair in dict.fromkeys(requests) if pair not in self._likelihoods)
+        pairs = sorted(new, key=lambda pair: self._prefix(pair[0]))
         for part in _split(pairs, max(1, TOGETHER // max((len(answers) for _, answers in pairs), default=1))):
             weighed_of: dict[str, WeighedPrompt] = {}
             key_of: dict[tuple[PromptedQuery, tuple[str, ...]], str] = {}
