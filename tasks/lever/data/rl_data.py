@@ -45,7 +45,7 @@ def make_rl_data(
 ) -> tuple[RlData, dict[str, str]]:
     """Draw and judge the pointers of these train queries; return RL data, and why some must be judged again.
 
-    Raises PoolTooSmall, and what Judging raises.
+    Raises what Judging raises.
     """
     selector.eval()
     drawn = draw_pointers(
@@ -82,12 +82,9 @@ def draw_pointers(
 ) -> dict[str, list[PointerRecord]]:
     """Draw distinct pointers for each query, each with its log-probability under the selector, not judged yet.
 
-    queries: (B, d); pools: (B, K, d). Raises PoolTooSmall.
+    queries: (B, d); pools: (B, K, d), of at least as many candidates as shots; else PointerSelector raises ValueError.
     """
     size = pools.shape[1]
-    if size < shots:
-        raise PoolTooSmall(f"pools of {size} candidates, {shots} shots: lower the shots or widen the pools")
-
     drawn: list[dict[Pointer, PointerRecord]] = [{} for _ in ids]  # of each query: each ordered pointer once
 
     def at_random() -> list[int]:

@@ -286,8 +286,6 @@ def reward_of(record: PointerRecord, mode: RewardMode) -> float:
     modes = get_args(RewardMode)
     if mode not in modes:  # ValueError, as in Lever-Plus
         raise ValueError(f"Unknown reward_mode: {mode}; choose {', '.join(modes)}")
-    if record.status != "judged":
-        raise RewardUnusable(f"the judge failed ({record.reason}): such a pointer has no reward, leave it out")
     hard = needed_score(record.vqa_correct, "vqa_correct", mode)
     if mode == "legacy":
         return clip_reward((2 * hard - 1) + 0.2 * (record.beam_score or 0.0), REWARD_CLIP)
