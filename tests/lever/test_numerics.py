@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerSelector
-from tasks.lever.learning.losses import advantages, exact_kl, grpo_loss, k3, rce_loss, sft_loss, step_log_probs
-from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
+from tasks.lever.learning.losses import exact_kl, grpo_loss, k3, rce_loss, sft_loss, step_log_probs
 from tests.lever.small_policies import Problem, all_pointers, problem, small_selector
 
 NETWORKS = [
@@ -46,14 +45,14 @@ def test_teacher_forcing_gives_the_sampler_its_own_log_probabilities(config: dic
 
 
 @pytest.mark.parametrize("config", NETWORKS)
-@pytest.mark.parametrize("width", [6, 9, 30])
+@pytest.mark.parametrize("width", [6, 9, 50])
 def test_a_beam_as_wide_as_the_pool_finds_the_best_pairs_of_all(config: dict[str, Any], width: int):
     selector, given = small_selector(**config), problem(candidates=6)
     best = _all_log_probs(selector, given, shots=2).sort(descending=True)
     found = selector.beam(*given, shots=2, width=width)
     expected = all_pointers(6, 2, queries=2).gather(1, best.indices[:, :width, None].expand(-1, -1, 2))
     assert found.pointers[:, 0].equal(expected[:, 0])  # of all widths; the others only where nothing is cut off
-    if width == 30:
+    if width == 50:
         assert found.pointers.equal(expected)
     torch.testing.assert_close(found.log_probs.sum(-1)[:, 0], best.values[:, 0], rtol=0, atol=1e-12)
 
@@ -77,15 +76,6 @@ def test_a_beam_of_one_misses_the_best_pair_where_the_likeliest_first_pick_leads
     assert narrow.log_probs.sum().item() < exhaustive - 0.1
     assert wide.pointers[0, 0].tolist() in ([2, 3], [3, 2])
     assert wide.log_probs[0, 0].sum().item() == pytest.approx(exhaustive)
-
-
-def test_at_the_first_inner_step_the_ratio_is_one_and_the_loss_minus_the_mean_advantage():
-    selector, given = small_selector(), problem()
-    new = _all_log_probs(selector, given, shots=2)
-    advantage = torch.randn(new.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = grpo_loss(new, new.detach(), new.detach(), advantage, beta=0.7)
-    assert (found.ratio_mean.item(), found.clip_fraction.item(), found.kl.item()) == (1, 0, 0)
-    assert found.loss.item() == pytest.approx(-advantage.mean().item(), abs=1e-14)
 
 
 @pytest.mark.parametrize("config", NETWORKS)
@@ -170,23 +160,3 @@ def test_weighted_imitation_becomes_that_of_the_best_and_that_of_all():
     assert rce_loss(log_probs, rewards, temperature=1e-3).item() == pytest.approx(best.item(), abs=1e-12)
     uniform = -log_probs.mean()
     assert rce_loss(log_probs, rewards, temperature=1e9).item() == pytest.approx(uniform.item(), abs=1e-8)
-
-
-def test_the_straightforward_network_takes_the_same_step_of_grpo():
-    ours, given = small_selector(), problem()
-    theirs = StraightforwardPointer(ours.config).double()
-    theirs.load_state_dict(ours.state_dict())
-    reference = small_selector(1)
-    pointers = all_pointers(5, 2, queries=2)[:, ::3]
-    old = ours.log_probs(*given, pointers).sum(-1).detach() + 0.1
-    ref = reference.log_probs(*given, pointers).sum(-1).detach()
-    advantage = advantages(torch.tensor([[0, 1, 2, 0, 1, 1, 0.0], [2, 0, 0, 0, 0, 0, 1]]).double())
-    losses = [
-        grpo_loss(new, old, ref, advantage, beta=0.3).loss
-        for new in (ours.log_probs(*given, pointers).sum(-1), theirs.grouped(*given, pointers))
-    ]
-    assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-12)
-    found = {name: grad for (name, _), grad in zip(ours.named_parameters(), _gradients(losses[0], ours), strict=True)}
-    losses[1].backward()
-    for name, weight in theirs.named_parameters():
-        torch.testing.assert_close(found[name], weight.grad, rtol=1e-9, atol=1e-9, msg=name)

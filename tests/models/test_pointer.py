@@ -145,13 +145,6 @@ def test_draws_have_the_frequencies_of_the_flattened_policy(temperature: float):
     assert ((found - expected).abs() < 4 * (expected * (1 - expected) / 20_000).sqrt()).all()
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_draws_report_the_policy_at_temperature_one(temperature: float):
-    selector, (query, pool) = small_selector(), problem()
-    drawn = selector.sample(query, pool, shots=3, draws=9, temperature=temperature, generator=torch.Generator())
-    torch.testing.assert_close(drawn.log_probs, selector.log_probs(query, pool, drawn.pointers), rtol=0, atol=1e-12)
-
-
 def test_greedy_takes_the_likeliest_at_each_pick():
     selector, (query, pool) = small_selector(), problem()
     state, keys, usable = selector.encode(query, pool)
@@ -159,11 +152,6 @@ def test_greedy_takes_the_likeliest_at_each_pick():
     blocked = torch.zeros(2, 1, 5, dtype=torch.bool).scatter(-1, first[..., None], True)
     second = selector.step(selector.advance(state[:, None], keys, first), keys, blocked).argmax(-1)
     assert selector.greedy(query, pool, shots=2).equal(torch.cat([first, second], dim=1))
-
-
-def test_a_beam_wider_than_there_are_pointers_gives_all_of_them():
-    selector, (query, pool) = small_selector(), problem(candidates=3)
-    assert selector.beam(query, pool, shots=2, width=50).pointers.shape == (2, 6, 2)
 
 
 def test_padding_takes_no_beam_from_a_query():
