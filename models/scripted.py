@@ -41,7 +41,7 @@ class Rule(BaseModel):
     @field_validator("prompt")
     @classmethod
     def _compiles(cls, prompt: str | None) -> str | None:
-        """Return the prompt's pattern as it is. Raises ValueError for no regular expression."""
+        """Return the pattern, or None, as it is. Raises ValueError for no regular expression."""
         try:
             re.compile(prompt or "")
         except re.error as error:

@@ -48,7 +48,7 @@ def prompt_tokens(loaded: Loaded, request: ChatRequest) -> list[int]:
 
 
 def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[int], list[int]]:
-    """Return the tokens of a context, of none the prefix token, and of what follows it, both as read in one text.
+    """Return the tokens of a context, the prefix token if it is empty, and of its continuation, read as one text.
 
     Blanks at the end of the context belong to the continuation: most tokenizers join them with the next word.
     """

@@ -133,7 +133,7 @@ class Cluster:
         shutil.rmtree(self._own, ignore_errors=True)
 
     def _start_alone(self) -> str:
-        """Return our database's address, as `start` does, under the lock; makes cluster and database if missing."""
+        """Return our database's address, made and started if need be, under the lock. Raises DatabaseUnavailable."""
         place = self._settle()
         account = account_of(place.folder)
         binaries = self._binaries(_major(place), account)

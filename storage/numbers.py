@@ -136,7 +136,7 @@ def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> li
 def select_statements(
     paths: Sequence[Path], documents: Sequence[str], statements: Sequence[str]
 ) -> list[tuple[str, int]]:
-    """Return each document's fullest table of each kind of statement: the document's digest and a 0-based number."""
+    """Return (document digest, 0-based table number) of each document's fullest table of each kind of statement."""
     if not (documents and statements):
         return []
     with _database().cursor() as connection:

@@ -206,7 +206,7 @@ class PostgresEngine:
         return EngineAway(f"the index at {self.address} cannot be used: {reason}; {remedy}")
 
     def _current(self) -> tuple[Pointer, str, int]:
-        """Return the current version's pointer, manifest and number. Raises NotAnIndex where no index is finished."""
+        """Return the current version's pointer, its manifest as JSON and its number. Raises NotAnIndex without one."""
         with self.cursor() as cursor:
             row = cursor.execute(CURRENT.encode()).fetchone()
         if row is None:

@@ -42,6 +42,7 @@ class Spending(Record):
 
     @model_validator(mode="after")
     def _has_prices(self) -> Self:
+        """Return the limits. Raises ValueError for a limit on the cost without prices."""
         if self.max_cost is not None and self.prices is None:
             raise ValueError(
                 "a limit on the cost needs the model's prices per million tokens: --set spending.prices="

@@ -395,7 +395,7 @@ class _Engine:
             raise RuntimeError(f"{self._chat.id} gave no answer to {len(unanswered)} of {len(requests)} requests")
 
     def _reserve_affordable(self, questions: list[_Question]) -> tuple[list[_Question], BudgetSpent | None]:
-        """Return the questions that the budget allows, and the BudgetSpent that stops the others."""
+        """Return the questions that the budget allows, and the BudgetSpent that stops the others, None if none is."""
         for count, question in enumerate(questions):
             try:
                 self._budget.take(estimate_tokens(question.request))

@@ -179,6 +179,7 @@ def step(
     be_patient()
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
+        """Return the function as a Prefect task, whose record is found by its name, version and inputs."""
         name = f"{function.__module__}.{function.__qualname__}"
         key = StepKey(name=name, version=version, reads_world=reads_world, verify=verify, unkeyed=unkeyed)
         make: Any = task  # its overloads do not know a function whose parameters are a ParamSpec

@@ -39,7 +39,7 @@ WIRINGS = ("none", "local", "openai")
 
 
 def check_llm(value: str | None) -> str | None:
-    """Return the typed `--llm` unchanged; refuse an unknown model before an index is opened. Raises BadParameter."""
+    """Return the typed `--llm`, or None. Raises BadParameter for an unknown model, before an index is opened."""
     if value is None or value in WIRINGS:
         return value
     from models.backends import backends, local_of, spellings
@@ -57,7 +57,7 @@ def check_llm(value: str | None) -> str | None:
 
 
 def read_calibration(file: Path | None) -> Calibration | None:
-    """Read the calibration from a file that `rag eval --calibrate` wrote. Raises BadParameter."""
+    """Return the calibration that `rag eval --calibrate` wrote; None without a file. Raises BadParameter."""
     if file is None:
         return None
     try:
@@ -275,7 +275,7 @@ def show_evidence(pictures: Evidence) -> None:
 
 @contextmanager
 def show_draft(*, quiet: bool = False) -> Generator[Callable[[Event], None] | None]:
-    """Show the draft while it is generated, and remove it afterwards; only on a terminal."""
+    """Yield what shows the draft as it is generated, removed afterwards; None if `quiet` or without a terminal."""
     if quiet or not console.is_terminal:
         yield None
         return

@@ -301,6 +301,7 @@ def _with_options(function: Callable[..., None], options: Options) -> Callable[.
     paths = {flag.name(path): path for path, flag in options.flags.items()}
 
     def run(ctx: typer.Context, **values: Any) -> None:
+        """Call the function with the typed options by path, None for the others, and with its own parameters."""
         # from the command line or a variable; a default is left to the file and the model
         typed = {name for name in values if getattr(ctx.get_parameter_source(name), "name", "") != "DEFAULT"}
         option_values: dict[str, Any] = {}

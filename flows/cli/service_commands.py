@@ -79,6 +79,7 @@ def up(
     )
 
     def show() -> None:
+        """Print where the service answers, and what was started."""
         typer.secho(f"{started.ui_url}  ({started.state})", bold=True)
         if started.pages_url:
             typer.echo(f"  pages to ask, to see documents, evaluations and nights: {started.pages_url}")
@@ -177,6 +178,7 @@ def status(
     current = read_status(_open_place(), store=folder)
 
     def show() -> None:
+        """Print the state of the service, its parts and its pools."""
         colours = {"healthy": "green", "unhealthy": "red", "down": "yellow"}
         typer.secho(current.state, fg=colours[current.state], nl=False)
         typer.echo(f"  {current.ui_url or ''}")

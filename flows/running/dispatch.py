@@ -109,7 +109,7 @@ def _run_and_parents(client: SyncPrefectClient, run: UUID) -> list[UUID]:
 
 
 def _find_under_way(client: SyncPrefectClient, sent: SentStep, deployment: str) -> FlowRun | None:
-    """Find a child run of the same step that some run has sent and that is under way; None if there is none."""
+    """Return a child run of the same step, sent by any run, that is under way, or None. Raises PoolStepFailed."""
     try:
         pool = client.read_deployment_by_name(deployment)
     except ObjectNotFound as error:

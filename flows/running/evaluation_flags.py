@@ -119,7 +119,7 @@ def _build_config(flags: Mapping[str, Any], settings: Sequence[str], note: Note)
     fields = nest_values(plain | read) | {
         "model": _model_of(flags).model_dump(exclude_unset=True),
         "tasks": tasks,
-        "judge": judge and judge.model_dump(exclude_unset=True),
+        "judge": judge.model_dump(exclude_unset=True),
         "auto_judge": annotator == "auto",
     }
     for text in settings:
@@ -189,7 +189,7 @@ def _without_path(address: str) -> str:
 
 
 def _resolve_entry(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace `--model NAME` by the entry of the user's file that it names; typed flags precede the entry."""
+    """Replace `--model NAME` by the user's entry of that name; typed flags precede it. Raises OptionUnusable."""
     name, model_args = flags["model"], flags["model_args"]
     if not isinstance(name, str):
         return dict(flags)  # the validation of the model refuses it
@@ -261,7 +261,7 @@ def _model_of(flags: Mapping[str, Any]) -> ModelSpec:
     )
 
 
-def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
+def judge_of(annotator: str, annotator_args: Any) -> ModelSpec:
     """Build the spec of the judge; a name without a backend is a model at an OpenAI-compatible endpoint."""
     args = _read_pairs(annotator_args, "annotator_args")
     if entry := _entry_of(annotator, "annotator_model"):
@@ -299,7 +299,7 @@ def _build_spec(
 
 
 def _address_of(base_url: str | None, *, role: str) -> dict[str, str | None]:
-    """Return an endpoint as a run may store it; one with credentials or a query goes to the environment."""
+    """Return `base_url` as a run may store it; one with credentials or a query is put into the environment."""
     try:
         parts = urlsplit(base_url or "")
     except ValueError:
@@ -392,7 +392,7 @@ def _read_pairs(value: Any, flag: str) -> dict[str, Any]:
 
 
 def _read_prices(price_flag: Any, *, max_cost: Any) -> dict[str, float] | None:
-    """Read prices per million prompt and answer tokens from `0.15,0.6`. Raises OptionUnusable."""
+    """Read prices per million prompt and answer tokens from `0.15,0.6`; None without any. Raises OptionUnusable."""
     if not price_flag:
         if max_cost is not None:
             raise OptionUnusable(

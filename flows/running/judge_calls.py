@@ -42,7 +42,7 @@ def count_calls(config: LeverConfig, stored: Ref | None = None) -> CallCounts:
 
 
 def _count_queries(config: LeverConfig, stored: Ref | None) -> tuple[int, int, int, int]:
-    """Count train, validation and test queries, and the distinct answers that are weighed beside the judgment."""
+    """Count (train, validation, test) queries, and the distinct answers that are weighed beside the judgment."""
     options, start = config.dataset, config.start
     weighed = not config.is_text_task and config.reward in OF_LIKELIHOODS
     if options.name in CPU_WORLDS and options.data_dir is None:

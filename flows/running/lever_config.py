@@ -84,7 +84,7 @@ class DatasetConfig(Record):
 
 
 def _first_item(path: str) -> dict[str, Any]:
-    """Return the first item of a file of one's own; what is wrong with others is told when all are read."""
+    """Return the first item of a file of one's own. Raises ValueError; other items are checked when all are read."""
     try:
         with Path(path).open(encoding="utf-8-sig") as file:
             item: Any = json.loads(next((line for line in file if line.strip()), "null"))
@@ -276,7 +276,7 @@ class LeverConfig(FlowConfig):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        """Refuse inconsistent settings before anything is trained."""
+        """Return the configuration. Raises ValueError for inconsistent settings, before anything is trained."""
         shots = (self.shots, *self.evaluated_shots) if self.until == "evaluate" else (self.shots,)
         most_shots, size = max(shots), self.pools().size
         if most_shots > size:

@@ -196,7 +196,7 @@ class Asking:
     def _answer(
         self, question: Question, live: LiveIndex, tell: Callable[[Item], None]
     ) -> tuple[Answered, Session | None]:
-        """Return the answer, and the session that is to keep it. Raises OtherIndex, UnknownSession, UnknownDocument."""
+        """Return the answer; the session to keep it, or None. Raises OtherIndex, UnknownSession, UnknownDocument."""
         with live.borrow() as current:
             documents = (
                 find_named_documents(question.documents, current.index.catalogue) if question.documents else None

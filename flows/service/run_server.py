@@ -159,7 +159,7 @@ class Guard:
 
 
 def _secret_among_parameters(body: bytes | bytearray) -> str | None:
-    """Return the place of a secret below `parameters` in the JSON of a request: of a run, a schedule, an automation."""
+    """Return where a secret stands below `parameters` in the JSON of a run, schedule or automation; else None."""
     with suppress(ValueError, RecursionError):  # no JSON: Prefect says so
         waiting = [json.loads(body)]
         while waiting:

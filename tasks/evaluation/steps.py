@@ -86,7 +86,7 @@ def _read_examples(task: PlannedTask) -> list[Example]:
 
 @step(version=1, reads_world=True)
 def preflight(task: PlannedTask) -> int:
-    """Check that golds match themselves, prompts render and judgments parse; returns the number of items."""
+    """Return the number of items. Raises PreflightFailed where golds, prompts or judgments do not pass the checks."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
     from tasks.evaluation.running.shard_grading import find_problems
 

@@ -177,7 +177,7 @@ _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
 def _read_lone(plain: str, question: ChoiceQuestion) -> str | None:
-    """Return the capital letter that is the whole of a line or bold text, or begins it as the label of an option."""
+    """Return the capital letter that is a line or bold text, or begins it as an option's label; None without one."""
     patterns = _patterns(question.letters)
     if patterns.lone.fullmatch(plain):
         return _collect_letters(plain.removesuffix(".").rpartition(" ")[2], question)

@@ -161,7 +161,7 @@ def _turn_context(visit: Visit, session: Session | None, n: int, answered: Answe
 
 @pages.post("/ask")
 async def answer_question(visit: Visit) -> Response:
-    """Answer; a browser with scripts gets a stream of events, another one the page."""
+    """Answer as a stream of events for a browser with scripts, as the page for another. Raises Problem."""
     text = visit.form.get("question", "")
     if not text.strip():
         raise Problem(422, "the question is empty; ask with at least one word")
@@ -227,7 +227,7 @@ def show_conversations(visit: Visit) -> Response:
 
 @pages.get("/conversations/{session}/export.{shape}")
 def export_conversation(visit: Visit) -> Response:
-    """Download the conversation as Markdown, a question a heading, or as CSV, a row for each answer."""
+    """Download the conversation as Markdown, a question a heading, or CSV, a row an answer. Raises Problem."""
     visit, session, conversation = conversation_of(visit, visit.path["session"])
     base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
 

@@ -106,7 +106,7 @@ def run_values(visit: Visit) -> dict[str, Any] | None:
 
 @pages.get("/documents/run")
 def show_indexing(visit: Visit) -> Response:
-    """Show the run as a part of the page, which loads anew when the run has ended."""
+    """Show the run as a part of the page, which loads anew when the run has ended. Raises Problem."""
     values = run_values(visit)
     if values is None:
         raise Problem(404, "nothing is indexed here; start the server with --documents DIR")
@@ -118,7 +118,7 @@ def show_indexing(visit: Visit) -> Response:
 
 @pages.post("/documents/upload", needs_folder=True, multipart=True)
 async def upload_files(visit: Visit) -> Response:
-    """Take files into the folder of the documents, and index."""
+    """Take files into the folder of the documents, and index. Raises Problem."""
     indexing = _indexing(visit)
     upload = await receive_files(visit.request, indexing.documents, apart_from=indexing.index, admit=visit.refuse_token)
     if not upload.accepted and not upload.refused:
@@ -181,7 +181,7 @@ def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
 
 @pages.post("/documents/remove", needs_folder=True)
 def remove_document(visit: Visit) -> Response:
-    """Remove the files that hold a document, and index."""
+    """Remove the files that hold a document, and index. Raises Problem."""
     for path in _files_to_remove(visit, visit.form.get("file", ""))[0]:
         try:
             path.unlink(missing_ok=True)
@@ -205,7 +205,7 @@ def read_again(visit: Visit) -> Response:
 
 @pages.get("/documents/{document}")
 def show_document(visit: Visit) -> Response:
-    """Show one document: its pages with status and reason, its passages, and what can be done with it."""
+    """Show a document: pages with status and reason, passages, and what can be done with it. Raises Problem."""
     first, visit = visit.number("first"), in_collection_of(visit, visit.path["document"])
     with visit.live.borrow() as current:
         entry = current.index.entry(visit.path["document"])

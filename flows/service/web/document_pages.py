@@ -154,7 +154,7 @@ def show_numbers(visit: Visit) -> Response:
 
 @pages.get("/numbers.{shape}")
 def download_numbers(visit: Visit) -> Response:
-    """Download the numbers that the filters leave, as `trivet rag numbers --format` writes them."""
+    """Download the filtered numbers, as `trivet rag numbers --format` writes them. Raises Problem."""
     from storage.numbers import copy_numbers, read_filters
 
     shape: Any = visit.path["shape"]

@@ -115,7 +115,7 @@ def _result_of_task(stored_run: FoundRun, task: str) -> TaskResult:
 
 @pages.get("/runs/{run}/samples")
 def show_samples(visit: Visit) -> Response:
-    """Show a page of the samples of a task that are of one kind."""
+    """Show a page of the samples of a task that are of one kind. Raises Problem."""
     stored_run, task = _find_run(visit, visit.path["run"]), visit.query.get("task", "")
     result, kind = _result_of_task(stored_run, task), visit.query.get("kind", "all")
     if kind not in get_args(SampleKind):
@@ -178,7 +178,7 @@ def _shorten(value: object) -> str:
 
 @pages.get("/compare")
 def show_comparison(visit: Visit) -> Response:
-    """Show two runs of a task with the items that one of them alone has right."""
+    """Show two runs of a task with the items that one of them alone has right. Raises Problem."""
     first, second = (_find_run(visit, visit.query.get(name, "")) for name in ("a", "b"))
     tasks_of_second = {result.task for result in second.report.results}
     shared_tasks = [result.task for result in first.report.results if result.task in tasks_of_second]
@@ -212,7 +212,7 @@ def show_comparison(visit: Visit) -> Response:
 
 @lru_cache(maxsize=8)
 def _compare_runs(a: str, b: str, task: str, _ended: tuple[str, str]) -> TaskComparison:
-    """Compare two runs; the result is kept by when they ended, since a run that has ended does not change."""
+    """Compare two runs; cached by when they ended, as an ended run does not change. Raises ResultsUnusable."""
     first, second = (find_stored_run(run, evaluations()) for run in (a, b))
     results = _result_of_task(first, task), _result_of_task(second, task)
     try:
@@ -223,7 +223,7 @@ def _compare_runs(a: str, b: str, task: str, _ended: tuple[str, str]) -> TaskCom
 
 @pages.get("/nights")
 def show_nights(visit: Visit) -> Response:
-    """Show the scores of a suite through its nights."""
+    """Show the scores of a suite through its nights. Raises Problem for a suite that never ran."""
     recent = incidents().recent(MOST_INCIDENTS)
     suites = list(dict.fromkeys(incident.suite for incident in recent))
     with suppress(NoNight):  # the one that ran last stands first
@@ -264,7 +264,7 @@ def show_nights(visit: Visit) -> Response:
 
 @pages.post("/nights/accept")
 def accept_incident(visit: Visit) -> Response:
-    """Accept a score that got worse from now on, with a word why."""
+    """Accept a score that got worse from now on, with a word why. Raises Problem."""
     word = visit.form.get("why", "").strip()
     if not 0 < len(word) <= MOST_WORD_CHARS:
         raise Problem(422, f"say why the figure is right from now on, in 1 to {MOST_WORD_CHARS:,} characters")
@@ -282,7 +282,7 @@ def accept_incident(visit: Visit) -> Response:
 
 @pages.post("/nights/pin")
 def pin_night(visit: Visit) -> Response:
-    """Have later nights compared with the scores of this one."""
+    """Have later nights compared with the scores of this one. Raises Problem."""
     suite = visit.form.get("suite", "")
     try:
         pins = build_pins(visit.form.get("run", ""), read_nights(Path(suite), artifacts()), evaluations())

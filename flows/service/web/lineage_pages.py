@@ -55,7 +55,7 @@ def show_origin(visit: Visit) -> Response:
 
 
 def _trace_digest(prefix: str) -> tuple[OriginTree, ...]:
-    """Return the recorded origins of a digest; none for the digest of an evaluation, whose run tells more."""
+    """Return the recorded origins of a digest; none for an evaluation's, whose run tells more. Raises Problem."""
     digests = lineage().beginning(prefix)
     if len(digests) > 1:
         raise Problem(409, f"{prefix} begins {len(digests)} digests: {', '.join(digests)[:200]}; give more digits")

@@ -37,7 +37,7 @@ INSTRUCTIONS = (
 
 
 def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[], Evaluations]) -> MCPServer:
-    """Return the server with its tools; those about documents need the name of a collection where there are several."""
+    """Return the server with its tools, which raise ToolError; a collection must be named where there are several."""
     names = collections.names
     choice = f" `collection` is one of: {', '.join(names)}." if names else ""
     server = MCPServer("trivet", instructions=INSTRUCTIONS + choice, log_level="WARNING")

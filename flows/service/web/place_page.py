@@ -75,7 +75,7 @@ def place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
 
 @pages.get("/place")
 def show_place(visit: Visit) -> Response:
-    """Show the place that the address names."""
+    """Show the place that the address names. Raises Problem."""
     document, page, box = (visit.query.get(name, "") for name in ("document", "page", "box"))
     visit = in_collection_of(visit, document)
     if not DIGEST.fullmatch(document) or not (page == "" or (page.isdecimal() and 0 < int(page) < 10**6)):

@@ -329,7 +329,7 @@ def _values_at_points(a: Node, b: Node) -> Iterator[tuple[complex, complex, bool
 
 
 def _same_function(a: Node, b: Node) -> bool:
-    """Return whether both have equal values at points with positive variables, and wherever both are real.
+    """Return whether values are equal at points with positive variables and where both are real. Raises Undecided.
 
     sqrt(a/b) and sqrt(a)/sqrt(b) are the same, as for positive quantities of physics, but sqrt(x^2) and x are not.
     """

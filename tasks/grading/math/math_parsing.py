@@ -117,7 +117,7 @@ class _Reader:
         return token.kind in ("number", "symbol") or (token.kind == "command" and token.text in _BEGIN_FACTORS)
 
     def factors(self) -> Node:
-        """Read factors that stand side by side, which are multiplied, or a mixed number."""
+        """Read factors side by side, which are multiplied, or a mixed number. Raises NotUnderstood."""
         parts = [self.postfixed()]
         while self.starts_factor():
             if self.peek().kind == "number" and isinstance(parts[-1], Number) and not self._mixed_ahead():
@@ -154,7 +154,7 @@ class _Reader:
         return None
 
     def postfixed(self) -> Node:
-        """Read an atom with its factorials, powers, degrees and primes."""
+        """Read an atom with its factorials, powers, degrees and primes. Raises NotUnderstood."""
         node = self.atom()
         while True:
             if self.take("!"):
@@ -174,7 +174,7 @@ class _Reader:
                 return node
 
     def raised(self, base: Node) -> Node:
-        """Read an exponent; towers associate to the right."""
+        """Return `base` to the exponent that follows; towers associate to the right. Raises NotUnderstood."""
         self.need("^")
         if isinstance(base, Symbol) and (self.at("'") or (self.at("{") and self.peek(1).text == "'")):
             group, start = self.take("{"), self.position
@@ -216,7 +216,7 @@ class _Reader:
         return self.argument()
 
     def atom(self) -> Node:
-        """Read a number, a symbol, a group in brackets, or a command."""
+        """Read a number, a symbol, a group in brackets, or a command. Raises NotUnderstood."""
         token = self.next()
         self.enter()
         match token.kind:
@@ -249,7 +249,7 @@ class _Reader:
         return Symbol("e" if name == "mathe" else name)
 
     def bracketed(self, token: Token) -> Node:
-        """Read a group in brackets or an absolute value, whose opening sign is `token`."""
+        """Read a group in brackets or an absolute value, opened by `token`. Raises NotUnderstood."""
         if token.text == "|":
             self.bars += 1
             node = self.sum()
@@ -265,7 +265,7 @@ class _Reader:
         return node
 
     def command(self, name: str) -> Node:
-        """Read what follows the command `name`."""
+        """Read what follows the command `name`. Raises NotUnderstood."""
         match name:
             case "frac":
                 return self.fraction()
@@ -309,7 +309,7 @@ class _Reader:
         return Apply("root", (radicand, degree)) if degree else Apply("pow", (radicand, Number(Fraction(1, 2))))
 
     def function(self, name: str) -> Node:
-        """Read base, exponent and arguments of a known function."""
+        """Read base, exponent and arguments of a known function. Raises NotUnderstood."""
         base: Node | None = None
         exponent: Node | None = None
         while self.at("_", "^"):

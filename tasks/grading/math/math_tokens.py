@@ -173,7 +173,7 @@ def _append_command(name: str, text: str, position: int, tokens: list[Token], *,
 
 
 def _braced(text: str, position: int) -> tuple[str, int]:
-    """Return the content of the braces at `position`, or the next sign without braces, and where the rest begins."""
+    """Return what the braces at `position`, or the next sign, hold; where the rest begins. Raises NotUnderstood."""
     while position < len(text) and text[position].isspace():
         position += 1
     if position >= len(text):
