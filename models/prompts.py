@@ -61,7 +61,7 @@ def cut_at_stops(text: str, stops: Sequence[str]) -> str:
 
 
 def settled_text(text: str, stops: Sequence[str]) -> str:
-    """Return the text of an answer under way, without an end that may turn out to begin a stop."""
+    """Return an unfinished answer's text up to a complete stop, else without an end that may begin one."""
     whole = cut_at_stops(text, stops)
     if len(whole) < len(text):
         return whole

@@ -271,7 +271,7 @@ class Artifacts:
         return self.put(kind, value.model_dump_json().encode())
 
     def load(self, model: type[Model], ref: Ref) -> Model:
-        """Return the verified pydantic value of `ref`. Raises as `get` does, ValidationError if another model's."""
+        """Return the verified pydantic value of `ref`. Raises as `get` does, ValidationError for another model."""
         return model.model_validate_json(self.get(ref))
 
     def remember(self, key: str, ref: Ref) -> None:

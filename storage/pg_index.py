@@ -336,7 +336,7 @@ class PostgresVectors:
         self._centres = centres if centres is not None and len(centres.vectors) else None
 
     def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
-        """Return the `k` nearest rows or fewer, exactly if `allowed` (flag per row). Raises ValueError: dimension."""
+        """Return at most `k` nearest rows, exact with `allowed` (row flags); raises ValueError: another dimension."""
         require_dimension(query, self)
         if k < 1 or not self.size:
             return NOTHING

@@ -116,7 +116,7 @@ class Responses:
         return self._database.run(remove)
 
     def tokens_since(self, moment: datetime) -> int:
-        """Return the tokens of the calls whose answers were stored since then. Raises DatabaseUnavailable."""
+        """Return the prompt and answer tokens, summed, of calls stored since then. Raises DatabaseUnavailable."""
         columns = (func.coalesce(column, 0) for column in (responses.c.prompt_tokens, responses.c.completion_tokens))
         query = select(func.coalesce(func.sum(sum(columns)), 0).label("tokens"))
         [row] = self._database.rows(query.where(responses.c.created_at >= moment))

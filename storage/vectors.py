@@ -110,7 +110,7 @@ class Vectors:
         self.size = int(self._firsts[-1])
 
     def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
-        """Return the `k` nearest rows or fewer, exactly if `allowed` (flag per row). Raises ValueError: dimension."""
+        """Return at most `k` nearest rows, exact with `allowed` (row flags); raises ValueError: another dimension."""
         require_dimension(query, self)
         available = self.size if allowed is None else int(np.count_nonzero(allowed))
         count = min(k, available)

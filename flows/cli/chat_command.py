@@ -110,7 +110,7 @@ class Conversation:
     """The stored session that keeps the turns; None before the first answer."""
 
     def resume(self, prefix: str | None) -> None:
-        """Resume the session whose ID begins so, else this index's last. Raises StorageError; ValueError: none."""
+        """Resume the session of an ID's beginning, or this index's last. Raises StorageError; ValueError for none."""
         from tasks.rag.planning.plan import parse_answers
         from tasks.resources import sessions
 

@@ -216,10 +216,7 @@ class Options:
         return self.flags[path].spellings(path)[0].partition("/")[0] if path in self.flags else path
 
     def _field(self, path: str) -> tuple[FieldInfo | None, Any]:
-        """Return the field at `path` and its default: that of the outer default, else its own.
-
-        The field is None for an entry of a table, such as `model.args.device`; the default, if there is none.
-        """
+        """Return the field at `path`, None in a table, and its default, an outer one before its own; None if unset."""
         model: Any = self.model
         field: FieldInfo | None = None
         usual: Any = None

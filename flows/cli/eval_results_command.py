@@ -227,6 +227,7 @@ def import_results(
     imported, unusable = import_all(path, evaluations())
 
     def show() -> None:
+        """Print a line for each imported file, with its notes, and for each one refused."""
         for file in imported:
             rows = f"{file.changed} rows written" if file.changed else "everything was there already"
             tasks = ", ".join(file.tasks)

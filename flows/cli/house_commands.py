@@ -96,6 +96,7 @@ def gc(
         lineage().note_collected(removed_names, at=now)
 
     def show() -> None:
+        """Print what was removed or, in a dry run, would be."""
         for each in collected.removed[:MOST_LINES]:
             typer.echo(f"{each.name}  {_megabytes(each.size)}")
         if len(collected.removed) > MOST_LINES:
@@ -143,6 +144,7 @@ def doctor(
     report = examine_gpu(model) if gpu else examine(settings())
 
     def show() -> None:
+        """Print the state of each pipeline, then of each check, with its remedy."""
         colours = {"ok": "green", "warn": "yellow", "missing": "red"}
         width = max(len(check.name) for check in report.checks)
         for check in (*report.legs, *report.checks):

@@ -307,7 +307,7 @@ def serve(
 
 
 def _open_collection(values: OptionValues, name: str, folders: Folders) -> Collection:
-    """Open a collection once, so that a bad index or model is reported now and not to the first client."""
+    """Return a collection; a published index is opened once, to raise StorageError now and not to the first client."""
     from flows.service.page_server import open_collection
     from storage.index import is_published
     from tasks.rag.answers import AnswerSettings

@@ -146,7 +146,7 @@ class Indexing:
         self._failure, self._ended = "", 0
 
     def watch(self) -> None:
-        """Index the folder now, and when its files have changed and are still; one left empty by a share is not."""
+        """Index the folder now and when its files have changed and are still; an empty one (a share is away) is not."""
         Thread(target=self._watch, daemon=True, name="watching").start()
 
     def start(self, again: Collection[str] = ()) -> None:

@@ -72,7 +72,7 @@ class Collections:
 
 
 def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Folders]:
-    """Return folders by name, of words `[NAME=]DIR`; else by folder or schema. Raises Refused, NotAnIndex."""
+    """Return the folders of `[NAME=]DIR` by name, else the folder's or schema's. Raises Refused, NotAnIndex."""
     collections: dict[str, Folders] = {}
     for word in indexes:
         name, folder = _split(word)

@@ -104,7 +104,7 @@ def find_run(name: str, evaluations: Evaluations | None) -> FoundRun:
 
 
 def find_stored_run(name: str, evaluations: Evaluations) -> FoundRun:
-    """Return the database's run of an ID, its beginning or a model. Raises ResultsUnusable, DatabaseUnavailable."""
+    """Return the run of an ID, its beginning, or a model (last ended). Raises ResultsUnusable, DatabaseUnavailable."""
     try:
         run = evaluations.run(name)
     except UnknownRun as unknown:

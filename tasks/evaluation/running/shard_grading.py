@@ -50,7 +50,7 @@ class Scored(Record):
 
 
 def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Asking | None) -> Scored:
-    """Grade a shard of responses, in order. Raises BenchmarkUnusable where the grader fails. asking: any judge."""
+    """Grade a shard of responses, in order. Raises BenchmarkUnusable where the grader fails. asking: asks any judge."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     benchmark, executed_by = find_benchmark(task.benchmark), None
@@ -121,7 +121,7 @@ def open_tools(task: PlannedTask, judge: Judge | None) -> Tools:
 
 
 def find_problems(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
-    """Return at most SHOWN_PROBLEMS problems of a benchmark and its items. Raises ModelUnavailable: a judge's key."""
+    """Return at most SHOWN_PROBLEMS problems of benchmark and items. Raises ModelUnavailable: the judge has no key."""
     judge = Judge(open_model(task.judge).id, lambda _: iter(())) if task.judge else None  # a check asks no judge
     checked, chars_left = list[Item](), CHECKED_CHARS
     for item in islice(items, CHECKED_ITEMS):
