@@ -122,7 +122,7 @@ def _refresh_index(suite_index: SuiteIndex, config: IndexConfig, parts: Parts, *
         return
 
     def measure() -> str:
-        """Return the digest of the index's measurement, made in a task."""
+        """Return the ID of the run that measured the index with its questions."""
         future = steps.measure_index.submit(
             suite_index,
             index=config.index,

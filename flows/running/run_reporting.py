@@ -104,7 +104,7 @@ def _ending_with(run: FlowRun) -> Generator[None]:
     ids = [str(each) for each in (run.id, flow_run.parent_flow_run_id) if each]
 
     def count_begins() -> int | None:
-        """Return how often the run was begun; None once it, or a parent, no longer runs. Raises ServerAway."""
+        """Return how often the run was begun; None once it runs no more, or its parent is gone. Raises ServerAway."""
         try:
             answer = client.post("/flow_runs/filter", json={"flow_runs": {"id": {"any_": ids}}})
             runs = {each["id"]: each for each in answer.raise_for_status().json()}

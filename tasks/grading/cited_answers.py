@@ -100,7 +100,7 @@ def split_sentences(answer: str) -> list[Sentence]:
 
 
 def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = "") -> bool:
-    """Return whether the cited `sources` (block n at n - 1) hold all that the sentence claims beyond the question."""
+    """Return whether the cited `sources` (block n at n - 1) hold what a sentence claims beyond repeating `question`."""
     if not _claims(sentence, question) and not (sentence.marks and read_numbers(sentence.words)):
         return True
     cited = [sources[n - 1] for n in sorted(sentence.marks)]

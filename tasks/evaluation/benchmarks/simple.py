@@ -238,7 +238,7 @@ class SimpleBenchmark(BaseBenchmark):
             yield Example(id=f"example {item.id}", prompt=item.prompts[0], answer=render(solved_items.answer, solved))
 
     def question_in(self, prompt: str) -> str:
-        """Return a prompt without the fixed words of its template."""
+        """Return the question in a prompt: its text without the fixed words of the template."""
         template = self.definition.prompt
         # of the parts every second is a name, which the pattern captures
         for words in PLACEHOLDER.split(template)[::2] if isinstance(template, str) else ():

@@ -67,7 +67,7 @@ def generate(
     prices: Prices | None = None,
     tell: Callable[[int], None],
 ) -> Outcome:
-    """Ask for every item and repeat. Raises as `ask_all` does. tell: called with the number of further ended ones."""
+    """Ask for every item and repeat. Raises as `ask_all` does. tell: called with how many conversations ended since."""
     with files.scratch(scratch) as path, path.open("x+b") as file:
         conversations = _Conversations(task, items, file, prices)
         turns = [len(item.prompts) for item in items()]

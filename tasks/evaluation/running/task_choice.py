@@ -191,7 +191,7 @@ def find_task(name: str, include_path: Path | None) -> BaseBenchmark | None:
 
 
 def select_judge(benchmark: BaseBenchmark, judge: ModelSpec | None, *, auto: bool) -> ModelSpec | None:
-    """Return this benchmark's judge: `judge`, or with `auto` the published one, reached as `judge` is; None if none."""
+    """Return the benchmark's judge: `judge`, or by `auto` the published one; None if it needs or gets none."""
     if benchmark.judge is None:
         return None
     if not auto:

@@ -72,7 +72,7 @@ class BigCodeBench(CodeBenchmark):
         )
 
     def read_row(self, row: Row) -> Iterator[Item]:
-        """Yield the task of a row, in the group of what its libraries are."""
+        """Yield the task of a row, grouped by whether it needs libraries beyond those of Python."""
         task_id, code_prompt, solution, test, entry_point = (row.text(name) for name in FIELDS)
         if "class TestCases" not in test:
             row.unusable("test: there is no class TestCases in it")
