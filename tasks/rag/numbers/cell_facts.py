@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 from unicodedata import normalize
 
@@ -24,6 +24,8 @@ from tasks.rag.numbers.row_paths import (
     AMOUNTS,
     COUNTS,
     NIL,
+    OF_SHARES,
+    SHARES,
     UNIT_HEADER,
     Amount,
     collect_headers,
@@ -280,7 +282,8 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
     # the nearest first: the rows of the table's head, the lines above it, those below it
     lines_above = (line for line in reversed(above) if part.continued or not ABOVE.search(line))
     texts = (*reversed(titles), *lines_above)
-    stated = [*(scale for text in texts for scale in read_scales(text)), *part.below]
+    scales = [read for text in texts if (read := read_scales(text))]
+    stated = [*chain.from_iterable(scales), *part.below]
     stubs = [cell.text for cell in cells if cell.header and not cell.col and cell.text.strip()]
     days = [line for line in above if len(line) < TITLE_CHARS and ENDS_WITH_DAY.search(line)]
     levels = collect_headers(grid)
@@ -290,6 +293,9 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
     dated = any(find_period(" ".join(headers)) for headers in headers_of.values())
     table_period = None if dated else _find_table_period(stubs, above)
     paths = row_paths(rows, {place: amount.value for place, amount in amounts.items()}, part.headings)
+    # "shares in thousands" above a table is for all of it, in a note in millions too, unless a row says that it counts
+    is_said = bool(scales) and all(scale.unit == OF_SHARES and scale.factor > 1 for scale in scales[0])
+    of_shares = is_said and not any(SHARES.match(path[-1]) for path in paths.values() if path)
     between = periods_between({row: paths[row] for row, _ in amounts})
     groups = {} if dated else _find_group_periods(above, {col for _, col in amounts})
     unit_cols = {cell.col for cell in cells if cell.header and cell.col and UNIT_HEADER.fullmatch(cell.text.strip())}
@@ -302,7 +308,7 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
             if (row, c) in grid and (row, c) not in amounts
             for scale in read_unit(grid[row, c].text)
         ]
-        scale = find_scale(path, headers, amount, stated, units)
+        scale = find_scale(path, headers, amount, scales[0] if of_shares and col not in currencies else stated, units)
         value, other = amount.value * scale.factor, spelt.other_values.get((row - before, col))
         yield CellFact(
             document=document,

@@ -244,6 +244,12 @@ def test_stores_are_counted_one_by_one_in_a_table_in_thousands() -> None:
     assert facts([("", "Stores (in thousands)"), ("All", "2")])[0].value == Decimal(2_000)
 
 
+def test_shares_in_thousands_are_no_millions_of_the_note_around_them() -> None:
+    rows = [("(shares in thousands)", "Number", "Price"), ("Outstanding", "1,204", "$ 12.10"), ("Granted", "210", "14")]
+    found = facts(rows, above="Stock options (tabular amounts in millions)")
+    assert [(fact.value, fact.unit) for fact in found if fact.col == 1] == [(1_204_000, "shares"), (210_000, "shares")]
+
+
 def test_an_amount_of_a_notice_stands_between_its_word_and_its_tax() -> None:
     said = ("금 728,000,000원 (부가가치세 포함)", "일금 3,000,000원(VAT 별도)", "금요일 3회")
     found = facts([("구분", "내용"), *(("사업 예산", text) for text in said)])
