@@ -339,6 +339,7 @@ class _Lister:
             if not (in_row or in_column or (a in best and b in best)):
                 continue
             u, v = self._values_of([a, b])
+            of_years = "ratio" in self.question.words and bool(x.years and y.years) and x.years != y.years
             percent = "%" in (_unit(x), _unit(y))
             yield self._make("product", [a, b], (), u * v / _HUNDRED if percent else u * v)
             if _clash(x.amount, y.amount):
@@ -350,6 +351,8 @@ class _Lister:
                 yield self._make("yesno", [first, second], ["yes" if m > k else "no"])
                 if k:
                     yield self._make("growth", [first, second], (), (m - k) / k * _HUNDRED)
+                    if of_years and self._first_place(cells[first]) > self._first_place(cells[second]):
+                        continue  # the ratio of 2017 to 2018 has 2017 above
                     yield self._make("share", [first, second], (), m / k * _HUNDRED)
                     yield self._make("ratio", [first, second], (), m / k)
 

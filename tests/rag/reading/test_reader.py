@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 
 from storage.numbers import COLUMNS
@@ -12,8 +13,8 @@ from tasks.language.tokens import BIGRAM, Stems
 from tasks.rag.answers import Draft, Short, Value
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.document_numbers import document_cells
-from tasks.rag.reading.candidates import Candidate
-from tasks.rag.reading.pages import Page, Standing, compare_documents
+from tasks.rag.reading.candidates import Candidate, list_candidates
+from tasks.rag.reading.pages import Page, Question, Standing, compare_documents
 from tasks.rag.reading.reader import find_nonsense, write_answer
 from tasks.rag.retrieval.search import Hit
 from tests.rag.numbers.test_cell_facts import page
@@ -199,6 +200,13 @@ def test_what_makes_no_sense_is_refused_with_its_cells(
     assert reason in str(draft.reason)
     assert "[1]" in draft.text
     assert [one.n for one in draft.citations] == [1, 2]
+
+
+def test_the_ratio_of_one_year_to_another_has_the_first_above() -> None:
+    asked = Question("What was the ratio of operating profit in 2018 to 2019?", Stems(BIGRAM))
+    pair = (place("$ 687"), place("$ 735"))
+    candidates = list_candidates(PAGE, asked, np.ones(len(PAGE.cells), np.float32))
+    assert [each.cells for each in candidates if each.operation == "ratio" and {*each.cells} == {*pair}] == [pair]
 
 
 def test_a_share_above_the_whole_that_the_page_prints_stands() -> None:
