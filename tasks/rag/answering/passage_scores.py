@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from typing import NamedTuple
 
 from tasks.language.marks import drop_marks
 from tasks.language.tokens import BIGRAM, FUNCTION_WORDS, HANGUL, tokenize
 from tasks.rag.answering.passages import Passage
-from tasks.rag.answering.question_reading import NUMBER, NUMBER_WORDS, REASON, SIGNS, Question, Term
+from tasks.rag.answering.question_reading import LOOKS, NUMBER, NUMBER_WORDS, REASON, SIGNS, Question, Term
 from tasks.rag.retrieval.search import Hit
 
-_WORDS = tomllib.loads((files("tasks.rag.answering") / "question_words.toml").read_text("utf-8"))["answers"]
-_PATTERNS = {name: re.compile(sign) for name, sign in _WORDS.items()}
-"""What an answer of each type looks like; letter case counts, because names are told by it."""
 _OPENS_ITEM = re.compile(r"^\s*(?:[-○●□■▪▶◦·•*※]\s*)?[(（]?\d{1,3}(?:[.-]\d{1,3})*[.)）]+\s")
 _ASKS_YEAR = re.compile(r"\b(?:what|which) year\b|몇\s?년도?|어느 해", re.IGNORECASE)
 _ASKS_HOUR = re.compile(r"\bwhat time\b|몇\s?시", re.IGNORECASE)
@@ -34,17 +29,17 @@ def has_answer_type(question: Question, passage: Passage) -> bool:
         case "number":
             return _has_measure(question, passage)
         case "money":
-            if any(_other_numbers(question, match.group()) for match in _PATTERNS["money"].finditer(text)):
+            if any(_other_numbers(question, match.group()) for match in LOOKS["money"].finditer(text)):
                 return True
             # a table says the currency once, above its numbers
-            rest = _PATTERNS["counted"].sub(" ", _PATTERNS["percent"].sub(" ", text))
+            rest = LOOKS["counted"].sub(" ", LOOKS["percent"].sub(" ", text))
             return (passage.is_row or bool(passage.unit)) and bool(new_numbers(question, rest))
         case "percent":
-            matches = _PATTERNS["percent"].finditer(text)
+            matches = LOOKS["percent"].finditer(text)
             if any(_other_numbers(question, match.group()) or match["word"] for match in matches):
                 return True
             around = f"{passage.unit} {f'{passage.before} {text}' if passage.is_row else ''}"
-            return bool(_PATTERNS["percentages"].search(around)) and bool(new_numbers(question, text))
+            return bool(LOOKS["percentages"].search(around)) and bool(new_numbers(question, text))
         case "count":
             return _has_count(question, passage)
         case "date":
@@ -52,9 +47,9 @@ def has_answer_type(question: Question, passage: Passage) -> bool:
         case "who" | "where":
             return _has_name(question, passage)
         case "list":
-            return passage.is_list or bool(_PATTERNS["enumerates"].search(text))
+            return passage.is_list or bool(LOOKS["enumerates"].search(text))
         case "definition":
-            return bool(_PATTERNS["defines"].search(text))
+            return bool(LOOKS["defines"].search(text))
         case "why":
             return bool(REASON.search(text))
         case "yesno":
@@ -67,17 +62,17 @@ def has_answer_type(question: Question, passage: Passage) -> bool:
 
 def new_numbers(question: Question, text: str) -> list[str]:
     """Return the quantities that are not in the question: no dates, no numbers of items, notes and pages."""
-    body = _PATTERNS["calendar"].sub(" ", _PATTERNS["reference"].sub(" ", _OPENS_ITEM.sub("", text)))
+    body = LOOKS["calendar"].sub(" ", LOOKS["reference"].sub(" ", _OPENS_ITEM.sub("", text)))
     return _other_numbers(question, body)
 
 
 def yes_or_no(question: Question, text: str) -> bool | None:
     """Return whether a sentence affirms what is asked; None where the question denies or the sentence may deny."""
-    denies = (_PATTERNS["negates"], _PATTERNS["may_deny"])
+    denies = (LOOKS["negates"], LOOKS["may_deny"])
     question_denies = any(pattern.search(question.text.lower()) for pattern in denies)
-    if question.wants != "yesno" or question_denies or _PATTERNS["may_deny"].search(text):
+    if question.wants != "yesno" or question_denies or LOOKS["may_deny"].search(text):
         return None
-    return _PATTERNS["negates"].search(text) is None
+    return LOOKS["negates"].search(text) is None
 
 
 def has_counted_number(question: Question, passage: Passage) -> bool:
@@ -126,11 +121,11 @@ def _has_count(question: Question, passage: Passage) -> bool:
 def _has_date(question: Question, text: str) -> bool:
     """Return whether the text has the day, hour or year that is asked for, beyond those of the question."""
     if _ASKS_HOUR.search(question.text):
-        return any(_other_numbers(question, match.group()) for match in _PATTERNS["hour"].finditer(text))
-    matches: Iterator[re.Match[str]] = _PATTERNS["day"].finditer(text)
+        return any(_other_numbers(question, match.group()) for match in LOOKS["hour"].finditer(text))
+    matches: Iterator[re.Match[str]] = LOOKS["day"].finditer(text)
     if any(_other_numbers(question, match.group()) or not re.search(r"\d", match.group()) for match in matches):
         return True
-    years = (match for match in _PATTERNS["year"].finditer(text) if match["year"] not in question.numbers)
+    years = (match for match in LOOKS["year"].finditer(text) if match["year"] not in question.numbers)
     # "what year" is answered by a bare year, "when" only by one with a word before it: in 2023, since 2019
     return any(_ASKS_YEAR.search(question.text) or match["said"] for match in years)
 
@@ -140,10 +135,10 @@ def _has_name(question: Question, passage: Passage) -> bool:
     question_text = question.text.lower()
     kind = "korean_who" if question.wants == "who" else "korean_where"
     text = drop_marks(passage.text)
-    names = [match.group() for match in _PATTERNS["name"].finditer(text)]
-    names += [match.group() for match in _PATTERNS[kind].finditer(text)]
+    names = [match.group() for match in LOOKS["name"].finditer(text)]
+    names += [match.group() for match in LOOKS[kind].finditer(text)]
     if question.wants == "who":
-        names += [match.group() for match in _PATTERNS["role"].finditer(text)]
+        names += [match.group() for match in LOOKS["role"].finditer(text)]
     return any(any(word.lower() not in question_text for word in name.split()) for name in names)
 
 

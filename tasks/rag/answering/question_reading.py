@@ -17,6 +17,7 @@ from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import YEARS, find_years
 from tasks.rag.numbers.periods import PART_SAID, WHOLE_YEAR, Part, When, part_of_year, write_years_out
+from tasks.rag.planning.type_words import fill_parts
 from tasks.rag.retrieval.expansion import expand, find_terms
 
 AnswerType = Literal[
@@ -28,6 +29,16 @@ NUMERIC = frozenset[AnswerType](("number", "money", "percent", "count"))
 """Types whose answer is a number."""
 
 _WORDS = tomllib.loads((files("tasks.rag.answering") / "question_words.toml").read_text("utf-8"))
+
+
+def _compile(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    return re.compile(fill_parts(pattern, _WORDS["parts"]), flags)
+
+
+WANTED = [(rule["kind"], _compile(rule["asked"], re.IGNORECASE)) for rule in _WORDS["wanted"]]
+"""Types of answers, each with the pattern of the questions that ask for it; the first that fits counts."""
+LOOKS = {name: _compile(sign) for name, sign in _WORDS["answers"].items()}
+"""What an answer of each type looks like; letter case counts, because names are told by it."""
 ASKING = frozenset[str](_WORDS["asking"].split())
 """Words that ask, or that any question may hold, as the index splits them."""
 MEASURES = frozenset[str](_WORDS["measures"].split())
@@ -130,7 +141,7 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     counter = korean[1] if korean else ""
     if english and not counter:
         counter = next(iter(tokenize([english[1]], tokenizer=tokenizer)[0]), "")
-    kinds = (rule["kind"] for rule in _WORDS["wanted"] if re.search(rule["asked"], question, re.IGNORECASE))
+    kinds = (kind for kind, asked in WANTED if asked.search(question))
     return Question(
         text=question,
         language=language_of(question),

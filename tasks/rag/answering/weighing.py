@@ -54,7 +54,8 @@ def describe_drafts(
     for way, draft in answering.items():
         others = [(agreement[way, other], answering[other].confidence or 0.0) for other in answering if other != way]
         agreeing = [confidence for verdict, confidence in others if verdict is True]
-        logit, kind = _logit(draft.confidence), _kind_of(way, draft)
+        chance = min(max(draft.confidence or 0.0, LEAST_CHANCE), 1 - LEAST_CHANCE)
+        logit, kind = math.log(chance / (1 - chance)), _kind_of(way, draft)
         signs[way] = (
             *(float(way == each) for each in WAYS),
             *(logit * (way == each) for each in WAYS),
@@ -117,8 +118,3 @@ def _values_of(draft: Draft) -> tuple[Sequence[str], str]:
     if draft.value:
         return (draft.value.display,), "percent" if draft.value.unit == "%" else draft.value.scale
     return (draft.short.values, draft.short.scale) if draft.short else ((), "")
-
-
-def _logit(chance: float | None) -> float:
-    bounded = min(max(chance or 0.0, LEAST_CHANCE), 1 - LEAST_CHANCE)
-    return math.log(bounded / (1 - bounded))

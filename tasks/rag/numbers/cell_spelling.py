@@ -75,7 +75,9 @@ def spell_cells(cells: Sequence[Cell], document: Decimals) -> Spelling:
             continue
         counts = columns[cell.col] if mixed else table
         sure = _only(counts["surely ."], counts["surely ,"])
-        decimals = sure or ("" if mixed else document) or _likely(counts)
+        # a list of two notes, 5,8, is no decimal beside 1,234
+        likely = _only(counts["likely ."] + counts["either ,"], counts["likely ,"])
+        decimals = sure or ("" if mixed else document) or likely
         either = _EITHER.fullmatch(_number_in(text) or "")
         # 1,234 is doubtful only beside numbers with a decimal comma
         if either and not decimals and (mixed or either["sign"] == "."):
@@ -135,8 +137,3 @@ def _count_shapes(cells: Sequence[Cell]) -> tuple[Counter[str], Mapping[int, Cou
 
 def _only(points: int, commas: int) -> Decimals:
     return "" if bool(points) == bool(commas) else "." if points else ","
-
-
-def _likely(counts: Counter[str]) -> Decimals:
-    """Return the spelling that shapes make likely; a list of two notes, 5,8, is no decimal beside 1,234."""
-    return _only(counts["likely ."] + counts["either ,"], counts["likely ,"])

@@ -26,7 +26,7 @@ from tasks.rag.numbers.computations import (
 from tasks.rag.numbers.concepts import Concept, mentions, words_of
 from tasks.rag.numbers.expressions import Line, Operation, find_years, lines_of, parse
 from tasks.rag.numbers.periods import When, find_parts, write_years_out
-from tasks.rag.numbers.question_shape import NAME, OWNER, WORDS, Shape, mark_names, parse_shape, strip_instructions
+from tasks.rag.numbers.question_shape import NAME, OWNER, Shape, any_of, mark_names, parse_shape, strip_instructions
 from tasks.rag.numbers.written_formulas import (
     PERCENT,
     SHARE,
@@ -38,12 +38,9 @@ from tasks.rag.numbers.written_formulas import (
 )
 from tasks.rag.retrieval.expansion import expand
 
-SAYS_VALUE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_VALUE, BOTH_ENDS, ASIDES = (
-    re.compile(WORDS[name], re.IGNORECASE)
-    for name in (
-        *("figure", "of_two", "in_unit", "decimals", "asks_text", "asks_share"),
-        *("asks_figure", "both_ends", "aside"),
-    )
+SAYS_VALUE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_VALUE, BOTH_ENDS, ASIDES = map(
+    any_of,
+    ("figure", "of_two", "in_unit", "decimals", "asks_text", "asks_share", "asks_figure", "both_ends", "aside"),
 )
 MOST_CHARS = 2_000
 """Most characters of a question that is read as one for a value."""
@@ -80,7 +77,10 @@ def read_computation(
         text, display = remove_definitions(marked, inputs), display._replace(defined=True)
     if ASKS_TEXT.search(text):
         return None
-    question_alone = ASIDES.sub(_replace_aside, expand(text).question)
+    # an amount after accumulated depreciation is a net one
+    question_alone = ASIDES.sub(
+        lambda aside: ", net" if "accumulated" in aside[0].lower() else " ", expand(text).question
+    )
     plain = strip_instructions(DECIMALS.sub(" ", BOTH_ENDS.sub(" ", question_alone)))
     read = _read_values(plain, display, spoken_names=spoken_names, names=names, latest=latest, labels=labels)
     if read is None:
@@ -88,11 +88,6 @@ def read_computation(
     formulas = formulas_by_key(inputs)
     tasks = tuple(task._replace(expression=substitute_meanings(task.expression, formulas)) for task in read.tasks)
     return read._replace(tasks=tasks)
-
-
-def _replace_aside(match: re.Match[str]) -> str:
-    """Return what stands for words in passing: an amount after accumulated depreciation is a net one."""
-    return ", net" if "accumulated" in match[0].lower() else " "
 
 
 def read_display(question: str) -> Computation:

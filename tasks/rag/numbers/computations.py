@@ -10,13 +10,12 @@ from typing import Literal, NamedTuple
 from tasks.language.sentences import Language
 from tasks.rag.numbers.expressions import Aggregate, Constant, Expression, Line, Operation, Over, find_years
 from tasks.rag.numbers.periods import WHOLE_YEAR, Part, When, find_parts
-from tasks.rag.numbers.question_shape import LINE, WORDS, any_of
+from tasks.rag.numbers.question_shape import LINE, any_of
 
 DisplayUnit = Literal["", "amount", "%", "times", "days", "per share"]
 TIMES = re.compile(r"\btimes\b|\bratio\b|\bmultiple\b|(?<![가-힣])배|몇\s?배", re.IGNORECASE)
-SMALL, JOINED, TOGETHER, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST = (
-    re.compile(WORDS[name], re.IGNORECASE)
-    for name in ("small", "joined", "together", "minus", "minus_reversed", "part_first", "whole_first")
+SMALL, JOINED, TOGETHER, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST = map(
+    any_of, ("small", "joined", "together", "minus", "minus_reversed", "part_first", "whole_first")
 )
 PER = re.compile(rf"{LINE}\s+per\s+{LINE}", re.IGNORECASE)
 UNITS: dict[str, DisplayUnit] = {
@@ -98,7 +97,7 @@ def _list_terms(plain: str, terms: Sequence[_Term]) -> tuple[Combined, ...]:
 
 
 OPERATIONS = {name: any_of(name) for name in ("cagr", "highest", "lowest", "growth", "average", "difference", "total")}
-POINTS = re.compile(WORDS["points"], re.IGNORECASE)
+POINTS = any_of("points")
 DECIMAL_ONE = Decimal(1)
 
 
@@ -211,8 +210,8 @@ def is_ratio(line: Line) -> bool:
     return line.concept is not None and line.concept.statement is None
 
 
-PREVIOUS_YEAR, PREVIOUS_QUARTER, CURRENT, LAST_YEARS = (
-    re.compile(WORDS[name], re.IGNORECASE) for name in ("previous_year", "previous_quarter", "current", "last_years")
+PREVIOUS_YEAR, PREVIOUS_QUARTER, CURRENT, LAST_YEARS = map(
+    any_of, ("previous_year", "previous_quarter", "current", "last_years")
 )
 ENGLISH_COUNTS = {"zero": 0, "no": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 COUNTS = {**ENGLISH_COUNTS, "한": 1, "두": 2, "둘": 2, "세": 3, "셋": 3, "첫": 1}

@@ -155,21 +155,13 @@ def _names_by_word() -> Mapping[str, Sequence[_Name]]:
     return by_word
 
 
-@cache
-def _names_by_first() -> Mapping[str, Sequence[_Name]]:
-    by_first: dict[str, list[_Name]] = {}
-    for name in _all_names():
-        by_first.setdefault(name.words[0], []).append(name)
-    return by_first
-
-
 def mentions(text: str) -> list[Mention]:
     """Return the places where a text names concepts, in order; of names that overlap the longest counts."""
     tokens = list(_tokenize(text))
     words = [word for word, _, _ in tokens]
     candidates: list[Mention] = []
     for at, word in enumerate(words):
-        for name in _names_by_first().get(word, ()):
+        for name in _names_by_word().get(word, ()):
             last = at + len(name.words)
             if tuple(words[at:last]) == name.words:
                 candidates.append(Mention(name.concept, tokens[at][1], tokens[last - 1][2]))

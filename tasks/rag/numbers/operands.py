@@ -20,14 +20,17 @@ from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation,
 from tasks.rag.numbers.periods import PART_SAID, When
 from tasks.rag.numbers.question_shape import YEAR_SAID, mark_names
 from tasks.rag.numbers.written_formulas import read_written_formula
+from tasks.rag.planning.type_words import fill_parts
 
 WORDS = tomllib.loads((files("tasks.rag.numbers") / "operand_words.toml").read_text("utf-8"))
-PATTERN: dict[str, re.Pattern[str]] = {
-    name: re.compile(text, re.IGNORECASE) for name, text in WORDS.items() if isinstance(text, str)
-}
-PATTERNS = [
-    (entry["how"], re.compile(entry["pattern"], re.IGNORECASE), entry.get("pair", False)) for entry in WORDS["patterns"]
-]
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(fill_parts(pattern, WORDS["parts"]), re.IGNORECASE)
+
+
+PATTERN = {name: _compile(text) for name, text in WORDS["words"].items()}
+PATTERNS = [(entry["how"], _compile(entry["pattern"]), entry.get("pair", False)) for entry in WORDS["patterns"]]
 TIMES, PERCENT = PATTERN["times"], PATTERN["percent"]
 MARKS = re.compile("[‡†]")
 TOPIC = re.compile(r"(?<=[가-힣])(?:는|의|을|를)$|(?<=[가-힣]{2})은$")

@@ -15,15 +15,16 @@ from typing import NamedTuple
 from tasks.rag.numbers.concepts import Mention, mentions
 from tasks.rag.numbers.expressions import NAME_BRACKETS, YEARS, Line
 from tasks.rag.numbers.periods import PART_SAID
-from tasks.rag.planning.type_words import without_particles
+from tasks.rag.planning.type_words import fill_parts, without_particles
 
 WORDS = tomllib.loads((files("tasks.rag.numbers") / "computation_words.toml").read_text("utf-8"))
 
 
 def any_of(name: str) -> re.Pattern[str]:
-    """Compile the patterns of that name in `computation_words.toml` to one."""
-    patterns = "|".join(f"(?:{pattern})" for pattern in WORDS[name])
-    return re.compile(patterns.replace("@VERBS@", WORDS["verbs"]), re.IGNORECASE)
+    """Compile the pattern of that name in `computation_words.toml`, or several of them to one."""
+    words = WORDS[name]
+    pattern = words if isinstance(words, str) else "|".join(f"(?:{each})" for each in words)
+    return re.compile(fill_parts(pattern, WORDS["parts"]), re.IGNORECASE)
 
 
 LINE, NAME, OWNER = "¤", "‡", "†"
@@ -35,10 +36,8 @@ CLASSES = {word: sign for sign, words in WORDS["classes"].items() for word in wo
 KOREAN_VERB = re.compile(WORDS["korean_verb"])
 SENTENCE = re.compile(r"(?<=[.?!:;。])\s+(?=[^\s\d(])")
 CLAUSE = re.compile(r"(?<=[,;])\s+")
-INSTRUCTS = re.compile(WORDS["instructs"], re.IGNORECASE)
-INSTRUCTION = re.compile("|".join(WORDS["instruction"]), re.IGNORECASE)
+INSTRUCTS, INSTRUCTION, SPAN_OF_YEARS = map(any_of, ("instructs", "instruction", "span_of_years"))
 YEAR_SAID = re.compile(rf"(?<![a-z\d]){YEARS}(?!\d)(?:\s?[-–]?\s?year\b)?", re.IGNORECASE)
-SPAN_OF_YEARS = re.compile(WORDS["span_of_years"], re.IGNORECASE)
 PERIOD = "¶"
 BETWEEN_PERIODS = re.compile(WORDS["between_periods"].replace("PERIOD", PERIOD), re.IGNORECASE)
 TOKEN = re.compile(rf"[{NAME}{OWNER}]|[A-Za-z][A-Za-z0-9&/'’]*(?:[-.][A-Za-z0-9&]+)*|[가-힣]+|\d[\d,.]*%?|[^\w\s]")

@@ -36,9 +36,8 @@ from tasks.rag.numbers.question_shape import WORDS, any_of
 
 DEFINED = tuple(re.compile(pattern, re.IGNORECASE) for pattern in WORDS["defined"])
 """Words between the name of a ratio and its formula; group `body` is the formula."""
-SHARE, PERCENT = map(any_of, ("share", "percent"))
-SUBTRACTION, FORMULA_END, SOURCE = (
-    re.compile(WORDS[name], re.IGNORECASE) for name in ("subtraction", "formula_end", "source")
+SHARE, PERCENT, SUBTRACTION, FORMULA_END, SOURCE = map(
+    any_of, ("share", "percent", "subtraction", "formula_end", "source")
 )
 SENTENCE_END = re.compile(r"(?<=[^\s.][.?!。])\s+(?=[A-Z가-힣\"“(])|[?!]")
 HUNDRED = Decimal(100)
@@ -147,8 +146,8 @@ def display_unit_of(unit: str) -> DisplayUnit:
     return UNITS.get(unit, "")
 
 
-ASSIGNS, BEFORE_NAME, AFTER_FORMULA, DEFINITION_END = (
-    re.compile(WORDS[name], re.IGNORECASE) for name in ("assigns", "before_name", "after_formula", "sentence_end")
+ASSIGNS, BEFORE_NAME, AFTER_FORMULA, DEFINITION_END = map(
+    any_of, ("assigns", "before_name", "after_formula", "sentence_end")
 )
 JOINS_DEFINITION = re.compile(r"[\s,;]*\b(?:where|and|with|given|if|using|use|take|taking)\s*$", re.IGNORECASE)
 MOST_NAME_WORDS = 6

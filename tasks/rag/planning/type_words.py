@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -37,9 +38,9 @@ _PARTS: dict[str, str] = {
 }
 
 
-def _filled(pattern: str) -> str:
-    """Return the pattern with the parts that it names filled in, as in `비교<TAIL>`."""
-    return re.sub("<([A-Z]+)>", lambda part: _filled(_PARTS[part[1]]), pattern)
+def fill_parts(pattern: str, parts: Mapping[str, str] = _PARTS) -> str:
+    """Return a pattern of a list of words with the parts that it names filled in, as in `비교<TAIL>`."""
+    return re.sub("<([A-Z]+)>", lambda part: fill_parts(parts[part[1]], parts), pattern)
 
 
 def _rule(
@@ -63,12 +64,12 @@ def _rule(
         pattern = rf"(?<![\w'’-])(?:{english})(?![\w'’-])"
     elif opens:
         pattern = rf"<OPENING>(?:{opens})(?![\w가-힣'’-])"
-    return Rule(query_type, word, re.compile(_filled(pattern)))
+    return Rule(query_type, word, re.compile(fill_parts(pattern)))
 
 
 PRECEDENCE: tuple[QueryType, ...] = ("compare", "followup", "multi")
 RULES = tuple(_rule(query_type, **fields) for query_type in PRECEDENCE for fields in _WORDS[query_type])
-_STEM = re.compile(_filled("(?P<stem>[가-힣]{2,}?)(?:<TAIL>)"))
+_STEM = re.compile(fill_parts("(?P<stem>[가-힣]{2,}?)(?:<TAIL>)"))
 
 
 def normalise(question: str) -> str:

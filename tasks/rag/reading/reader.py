@@ -21,8 +21,8 @@ from tasks.language.sentences import Language, disarm_marks, language_of
 from tasks.language.tokens import Stems
 from tasks.rag.answers import CURRENCIES, KOREAN_SCALES, Citation, Draft, Filters, Short, Value
 from tasks.rag.numbers.cell_facts import name_of_cell
-from tasks.rag.numbers.concepts import Concept, mentions
-from tasks.rag.numbers.expressions import Line, lines_of, parse
+from tasks.rag.numbers.concepts import mentions
+from tasks.rag.numbers.expressions import lines_of, parse
 from tasks.rag.planning.names import stem_of
 from tasks.rag.reading.candidates import (
     IN_PERCENT,
@@ -225,15 +225,11 @@ def select_records(question: str, hits: Sequence[Hit], index: Index) -> list[dic
     tables = [(hit.chunk.document, hit.chunk.table) for hit in hits if hit.chunk.table is not None]
     documents = list(dict.fromkeys(hit.chunk.document for hit in hits))[:MOST_DOCUMENTS]
     asked = [mention.concept for mention in mentions(question)]
-    asked += [line.concept for concept in asked for line in _list_inputs(concept) if line.concept]
+    formulas = [parse(concept.formula) for concept in asked if concept.formula]
+    asked += [line.concept for formula in formulas for line in lines_of(formula) if line.concept]
     statements = [statement for statement in PRIMARY if any(concept.statement == statement for concept in asked)]
     tables += select_statements(index.numbers, documents, statements)
     return select_cells(index.numbers, list(dict.fromkeys(tables)))
-
-
-def _list_inputs(concept: Concept) -> list[Line]:
-    """Return the lines of a concept's formula."""
-    return list(lines_of(parse(concept.formula))) if concept.formula else []
 
 
 def write_answer(
@@ -301,9 +297,10 @@ def find_nonsense(page: Page, candidate: Candidate, years: Sequence[int] = ()) -
         return "sign", (write_digits(amounts[0].printed), write_digits(amounts[1].printed))
     if operation not in ("share", "sum share"):
         return None
-    kinds = {_kind_of(cell) for cell in cells} - {""}
+    statements = {cell.record.get("statement") for cell in cells}
     shown = write_digits(_round(number, places=2))
-    if len(kinds) > 1 and abs(number) >= LARGEST_OF_KINDS:
+    of_flows = statements & {"income", "cash_flow"}
+    if "balance" in statements and of_flows and abs(number) >= LARGEST_OF_KINDS:
         return "kinds", (shown,)
     if not 0 <= number <= 100 and not _is_printed(page, number):
         return "share", (shown,)
@@ -312,12 +309,6 @@ def find_nonsense(page: Page, candidate: Candidate, years: Sequence[int] = ()) -
 
 def _is_currency(unit: str) -> bool:
     return len(unit) == 3 and unit.isalpha() and unit.isupper()
-
-
-def _kind_of(cell: Cell) -> str:
-    """Return whether a cell is of a balance or of a flow, by the statement that its table is; empty: neither."""
-    statement = cell.record.get("statement")
-    return "balance" if statement == "balance" else "flow" if statement in ("income", "cash_flow") else ""
 
 
 def _is_printed(page: Page, percent: Decimal) -> bool:
@@ -342,13 +333,13 @@ class _Answer:
         self.language: Language = language
         self.operation = candidate.operation
         if self.operation == "growth difference":  # of each pair the earlier first
-            pairs = [sorted(candidate.cells[at : at + 2], key=self._year) for at in (0, 2)]
+            pairs = [
+                sorted(candidate.cells[at : at + 2], key=lambda at: max(page.cells[at].years, default=0))
+                for at in (0, 2)
+            ]
             self.candidate = candidate = candidate._replace(cells=tuple(at for pair in pairs for at in pair))
         self.cells = [page.cells[at] for at in dict.fromkeys((*candidate.cells, *candidate.evidence))]
         self.amounts = [page.cells[at].amount or Amount(Decimal(0), Decimal(1), "") for at in candidate.cells]
-
-    def _year(self, at: int) -> int:
-        return max(self.page.cells[at].years, default=0)
 
     def operands(self) -> list[Decimal]:
         """Return the values of the cells in the scale of the first one; percentages as they are printed."""
