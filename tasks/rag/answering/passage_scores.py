@@ -163,6 +163,8 @@ LENGTH_PENALTY = 0.1
 LONG_CHARS = 200
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d|[,.]\d)")  # no year: 2023 of 2023,5 and 20231
 _ENDS_SENTENCE = re.compile(r"(?:\b[a-z]\S*|[가-힣])[.?!]$|[다요까]$")
+_TERM = re.compile(r"[^:：.]{1,60}(?=[:：]\s)")
+"""What a line of a glossary says the meaning of."""
 MOST_LINE_CHARS = 80
 """Longest line of text that may be a row of a table that has lost its lines."""
 
@@ -222,7 +224,7 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     label_share = around.label_share(passage, weights)
     is_label = passage.is_label or (passage.is_title and label_share < LEAST_LABEL)
     # what stands behind the very label that is asked for is its value, even if it does not look like one
-    is_value = label_share > 0.99 and question.wants in ("number", "who", "where")
+    is_value = label_share > 0.99 and question.wants in ("number", "who", "where", "definition")
     kind = not is_label and (is_value or has_answer_type(question, passage))
     score = coverage + FOCUS_WEIGHT * focus_share + KIND_WEIGHT * kind
     score += COUNTER_WEIGHT * has_counted_number(question, passage)
@@ -299,7 +301,10 @@ class _Surroundings:
         """Return the share of the question in a row's label, times the share of the label in the question: 0 … 1."""
         # what a row begins with, before its values; nothing of a sentence
         label, dash, _ = passage.text.partition(" — ")
-        if not passage.is_row:
+        term = _TERM.match(passage.text)
+        if term and not passage.is_row:
+            label = term[0]
+        elif not passage.is_row:
             value = re.search(r"\s[$₩€£(△-]*\d", passage.text)
             label = passage.text[: value.start()] if value else self._opening(passage.text)
             label = label if len(passage.text) <= MOST_LINE_CHARS else ""

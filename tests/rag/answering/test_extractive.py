@@ -85,6 +85,25 @@ def test_a_line_of_a_form_states_the_value_of_the_label_that_is_asked_for(questi
     assert asked(question, FORM).text.split("\n")[0] == answer
 
 
+GLOSSARY = hit(
+    "Policyholder: the party that owns the contract.\nBeneficiary: the party named to receive the proceeds.\n"
+    "A beneficiary may be changed by notice.\n계약자: 회사와 계약을 맺고 보험료를 낼 의무를 지는 사람\n"
+    "피보험자: 보험사고의 대상이 되는 사람을 말합니다.\n피보험자는 계약자에게 사고를 알려야 하는 사람입니다.",
+    name="glossary.pdf",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What is a beneficiary?", "Beneficiary: the party named to receive the proceeds [1]."),
+        ("피보험자는 어떤 사람입니까?", "피보험자: 보험사고의 대상이 되는 사람을 말합니다 [1]."),
+    ],
+)
+def test_a_word_is_explained_by_its_line_of_the_glossary(question: str, answer: str) -> None:
+    assert asked(question, GLOSSARY).text == answer
+
+
 def test_a_long_sentence_is_cut_around_what_answers() -> None:
     clause = "until the date that falls five years after the final sale of the last of such products, "
     sentence = f"At all times {clause * 5}the least insurance per occurrence shall be $5,000,000."
