@@ -128,7 +128,7 @@ class Engine:
         Thread(target=report_death, name="vllm-watch", daemon=True).start()
 
     def generate(self, jobs: Sequence[Job]) -> list[Any]:
-        """Return what `ask_engine` does. Raises whatever vLLM raises when it ends."""
+        """Return vLLM's answer to each job, in order, or a JobRefused. Raises whatever vLLM raises when it ends."""
         from vllm.exceptions import VLLMClientError  # pyright: ignore[reportMissingImports]
 
         prompts, params = [vllm_prompt(job.tokens, job.pngs) for job in jobs], [job.params for job in jobs]

@@ -158,7 +158,7 @@ class Lexical:
         return scores
 
     def _read(self, word: str, k1: float = K1, b: float = B) -> Posting | None:
-        """Return the postings of a word from all segments; None where no row holds it."""
+        """Return the rows that hold a word with their scores by BM25, over all segments; None where none does."""
         code = np.uint64(hash_of(word))
         rows, frequencies = list[NDArray[Any]](), list[NDArray[Any]]()
         for segment, first in zip(self._segments, self._firsts, strict=False):  # a first more: where the last one ends

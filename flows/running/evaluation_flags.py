@@ -347,7 +347,7 @@ def seeds_of(seed_flag: Any) -> tuple[int, ...]:
 
 
 def ks_of(k_flag: Any) -> tuple[int, ...]:
-    """Read the values of k for pass@k from `1,10` or a YAML list; empty where none are given. Raises OptionUnusable."""
+    """Return the distinct k of pass@k, rising, from `1,10` or a YAML list; empty for none. Raises OptionUnusable."""
     words: list[Any] = (
         k_flag.split(",") if isinstance(k_flag, str) else k_flag if isinstance(k_flag, list) else [k_flag]
     )

@@ -69,7 +69,7 @@ def _count_queries(config: LeverConfig, stored: Ref | None) -> tuple[int, int, i
 
 
 def _count_training(config: LeverConfig, queries: int, validation: int, _: int, answers: int) -> dict[str, int]:
-    """Count the calls of the training stages; a checkpoint is validated before the first epoch and after each."""
+    """Return the calls by training stage; a checkpoint is validated before the first epoch and after each."""
     start, pool, grpo = config.start, config.pools().size, config.grpo
     calls: dict[str, int] = {}
     if not start.sft_checkpoint:
@@ -91,7 +91,7 @@ def _count_training(config: LeverConfig, queries: int, validation: int, _: int, 
 
 
 def _count_evaluation(config: LeverConfig, test: int) -> dict[str, int]:
-    """Count the calls of evaluation and oracle, which ends sooner where every answer is right.
+    """Return the calls by evaluation and oracle, which ends sooner where every answer is right.
 
     Zero-shot is evaluated once, every other selector with each number of shots.
     """

@@ -268,7 +268,7 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 async def respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
-    """Return the whole answer, or a stream of events; a failure before the first event has its own status."""
+    """Return the whole answer, or a stream of events; a failure before the first, or a client gone, by its status."""
     first = await anext(items, None)
     headers = {SESSION_HEADER: first.session} if isinstance(first, Begun) and first.session else {}
     if stream and isinstance(first, Begun):

@@ -320,7 +320,7 @@ def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], di
 
 
 def _import(path: Path, evaluations: Evaluations) -> Imported:
-    """Write the run of one results file to the database. Raises ResultsUnusable."""
+    """Write a results file's run; return its counts, with notes on samples that are missing. Raises ResultsUnusable."""
     report = read_results(path)
     sample_counts: Counter[str] = Counter()
 
