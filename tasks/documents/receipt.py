@@ -84,7 +84,12 @@ def make_receipt(document: Document) -> Receipt:
     tables = [block for block in blocks if block.kind == "table"]
     return Receipt(
         pages=len(document.pages),
-        pages_read=sum(map(_is_read, document.pages)),
+        pages_read=sum(
+            page.status not in UNREAD
+            # what shows nothing was read, too
+            and (page.status is not PageStatus.EMPTY or page.reason in BLANK or str(page.reason).endswith("is hidden"))
+            for page in document.pages
+        ),
         letters=sum(page.letters or 0 for page in counted) if counted else None,
         letters_lost=sum(page.letters_lost for page in counted),
         hidden=tuple(
@@ -99,20 +104,10 @@ def make_receipt(document: Document) -> Receipt:
     )
 
 
-def _is_read(page: Page) -> bool:
-    """Return whether everything legible of a page was read: it has text, or shows nothing."""
-    is_blank = page.reason in BLANK or str(page.reason).endswith("is hidden")
-    return page.status not in UNREAD and (page.status is not PageStatus.EMPTY or is_blank)
-
-
 def _has_joined_amounts(table: Block) -> bool:
     """Return whether a cell of a table holds two amounts, which are more often two cells than one."""
-
-    def joined(text: str) -> bool:
-        words = text.split()
-        return len(words) > 1 and all(map(AMOUNT.fullmatch, words))
-
-    return any(joined(cell.text) for cell in table.cells)
+    texts = (cell.text.split() for cell in table.cells)
+    return any(len(words) > 1 and all(map(AMOUNT.fullmatch, words)) for words in texts)
 
 
 def count_letters(texts: Iterable[str]) -> Counter[str]:

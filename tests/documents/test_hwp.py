@@ -106,18 +106,6 @@ def test_no_password_and_a_wrong_one_are_told_apart(
         read(folder / f"password-12345.{suffix}", password)
 
 
-@pytest.mark.shared
-def test_merged_cells_keep_their_spans(folder: Path) -> None:
-    table = next(block for block in read(folder / "SimpleTable.hwpx") if block.kind == "table")
-    assert [(cell.text, cell.row, cell.col, cell.row_span, cell.col_span) for cell in table.cells] == [
-        ("1", 0, 0, 2, 2),
-        ("2", 0, 2, 1, 1),
-        ("3", 1, 2, 1, 1),
-        ("5", 2, 0, 1, 1),
-        ("4", 2, 1, 1, 2),
-    ]
-
-
 def letters(texts: list[str]) -> Counter[str]:
     return Counter("".join("".join(unicodedata.normalize("NFC", text).split()) for text in texts))
 

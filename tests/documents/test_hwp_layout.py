@@ -151,7 +151,7 @@ def test_text_in_the_colour_of_its_ground_or_of_no_size_is_hidden(monkeypatch: p
     cell = '<rect x="90" y="270" width="300" height="40" fill="#204080"/>'
     draw(monkeypatch, f'<svg width="800" height="900">{cell}{"".join(drawn)}</svg>')
     blocks = [Block(kind="paragraph", text=text) for text in ("seen white.", "head", "tiny")]
-    laid = hwp_layout.lay_out([hwp_layout.Part(b"")])
+    laid = hwp_layout.convert_and_lay_out([hwp_layout.Part(b"")], converts=False)[1]
     assert not isinstance(laid, str)
     [page] = place_on_pages(blocks, laid)
     assert [block.text for block in page.blocks] == ["seen", "head"]
@@ -173,13 +173,14 @@ def test_a_layout_with_fewer_pages_than_the_lines_were_broken_into_is_doubted(sh
 
 
 def test_what_is_no_document_has_no_layout() -> None:
-    assert hwp_layout.lay_out([hwp_layout.Part(b"nothing")]) == "the layout engine does not read the document"
+    _, why = hwp_layout.convert_and_lay_out([hwp_layout.Part(b"nothing")], converts=False)
+    assert why == "the layout engine does not read the document"
 
 
 def test_header_body_and_footer_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the body's own group draws below its bottom is body: a line that runs over."""
     draw(monkeypatch, DRAWN)
-    laid = hwp_layout.lay_out([hwp_layout.Part(b"")])
+    laid = hwp_layout.convert_and_lay_out([hwp_layout.Part(b"")], converts=False)[1]
     assert not isinstance(laid, str)
     [page] = laid
     assert (page.signs, page.zones) == ("머가넘<", "hbbf")
@@ -189,4 +190,4 @@ def test_header_body_and_footer_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_empty_page_before_the_first_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     draw(monkeypatch, '<svg width="8" height="9"></svg>', DRAWN)
-    assert len(hwp_layout.lay_out([hwp_layout.Part(b"")])) == 1
+    assert len(hwp_layout.convert_and_lay_out([hwp_layout.Part(b"")], converts=False)[1]) == 1

@@ -346,12 +346,6 @@ def test_a_locked_hangul_document_opens_with_its_password(shared: Path, name: st
 
 
 @pytest.mark.shared
-def test_images_outside_a_docx_are_not_fetched(shared: Path):
-    (image,) = found(shared / "documents" / "office" / "docx_external_image.docx")
-    assert image.problem == "the image is outside the document and is not fetched"
-
-
-@pytest.mark.shared
 @pytest.mark.parametrize(
     ("name", "pages"),
     [

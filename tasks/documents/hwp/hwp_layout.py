@@ -95,13 +95,8 @@ def divide(sections: Sequence[Sequence[tuple[int, bool]]], *, part_bytes: int) -
     yield part
 
 
-def lay_out(parts: Iterable[Part]) -> Laid:
-    """Return the pages of a document as the layout engine draws them, or why there are none."""
-    return convert_and_lay_out(parts, draws=True, converts=False)[1]
-
-
 def convert_and_lay_out(
-    parts: Iterable[Part], *, draws: bool, converts: bool = True, password: str | None = None
+    parts: Iterable[Part], *, draws: bool = True, converts: bool = True, password: str | None = None
 ) -> tuple[list[tuple[bytes, Part]], Laid]:
     """Return the parts of a document as HWPX if it `converts`, and its pages if it `draws`.
 
@@ -115,7 +110,14 @@ def convert_and_lay_out(
         if converts:
             converted.append((b64decode(next(answers)), part))
         try:
-            pages += collect_pages(answers, part)
+            for width, height, signs, zones, boxes, images, curves in answers:
+                if part.continues:  # it counts its pages anew, so that headers and footers with numbers are left out
+                    numbered = {
+                        zone for sign, zone in zip(signs, zones, strict=True) if zone in "hf" and sign.isdigit()
+                    }
+                    zones = "".join("-" if zone in numbered else zone for zone in zones)
+                placed = tuple(map(_box, boxes)), tuple(map(_box, images))
+                pages.append(LaidPage(width, height, signs, zones, *placed, curves))
         except LayoutFailed as error:
             failure = str(error)
         PROGRESS.get()()
@@ -128,15 +130,6 @@ def _work(part: Part, password: str | None, *, converts: bool, draws: bool) -> I
     if converts:
         yield b64encode(engine.hwpx()).decode()
     yield from map(_parse_page, _drawn_pages(engine, part) if draws else ())
-
-
-def collect_pages(parsed: Iterable[Any], part: Part) -> Iterator[LaidPage]:
-    """Yield the pages of a part. It counts them anew, so that headers and footers with numbers are left out."""
-    for width, height, signs, zones, boxes, images, curves in parsed:
-        if part.continues:
-            numbered = {zone for sign, zone in zip(signs, zones, strict=True) if zone in "hf" and sign.isdigit()}
-            zones = "".join("-" if zone in numbered else zone for zone in zones)
-        yield LaidPage(width, height, signs, zones, tuple(map(_box, boxes)), tuple(map(_box, images)), curves)
 
 
 def run_in_own_process(work: Callable[[], Iterable[Any]]) -> Iterator[Any]:

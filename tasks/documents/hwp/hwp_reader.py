@@ -32,7 +32,6 @@ from tasks.documents.hwp.hwp_layout import (
     convert_and_lay_out,
     divide,
     draw_boxes,
-    lay_out,
 )
 from tasks.documents.hwp.hwp_model import (
     AnchoredText,
@@ -71,7 +70,7 @@ def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         document = document._replace(title=title, metadata=metadata, notes=("decrypted with the password",))
     return make_hangul_reader(
         document,
-        lay_out(divide_hwpx(plain)) if options.layout == "auto" else None,
+        convert_and_lay_out(divide_hwpx(plain), converts=False)[1] if options.layout == "auto" else None,
         format="hwpx",
         reader=f"trivet hwpx + lxml {etree.__version__} + rhwp {VERSION}",
     )

@@ -140,19 +140,9 @@ def find_grids(edges: Edges) -> list[Grid]:
     """Return the grids that the edges draw, from top to bottom; a single box is not a grid."""
     horizontal, vertical = merge_edges(edges.horizontal), merge_edges(edges.vertical)
     crossings = _crossings(horizontal, merge_edges([*vertical, *_open_sides(horizontal, vertical)]))
-    grids = [build_grid_of_boxes(boxes) for boxes in _connected(_boxes(crossings)) if len(boxes) > 1]
+    parts = [boxes for boxes in _connected(_boxes(crossings)) if len(boxes) > 1]
+    grids = [build_grid(tuple(sorted({x for box in boxes for x in (box[0], box[2])})), boxes) for boxes in parts]
     return sorted(grids, key=lambda grid: (grid.ys[0], grid.xs[0]))
-
-
-def build_grid_of_boxes(boxes: Sequence[BBox]) -> Grid:
-    """Return the grid whose lines are the sides of the given cells."""
-    xs = sorted({x for box in boxes for x in (box[0], box[2])})
-    ys = sorted({y for box in boxes for y in (box[1], box[3])})
-    col = {x: i for i, x in enumerate(xs)}
-    row = {y: i for i, y in enumerate(ys)}
-    from_top = sorted(boxes, key=lambda box: (box[1], box[0]))
-    cells = [GridCell(row[y0], col[x0], row[y1] - row[y0], col[x1] - col[x0]) for x0, y0, x1, y1 in from_top]
-    return Grid(tuple(xs), tuple(ys), tuple(cells))
 
 
 def build_grid(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
@@ -162,7 +152,8 @@ def build_grid(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
     row = {y: i for i, y in enumerate(ys)}
 
     def nearest(x: float) -> int:
-        return min(range(len(xs)), key=lambda i: abs(xs[i] - x))
+        at = bisect_left(xs, x)
+        return at if at == 0 or (at < len(xs) and xs[at] - x < x - xs[at - 1]) else at - 1
 
     cells: list[GridCell] = []
     for x0, y0, x1, y1 in boxes:

@@ -388,10 +388,8 @@ def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
 
 def _holds_no_text(bars: Sequence[Rect], words: Sequence[BBox]) -> bool:
     """Return whether at most half of the bars are backgrounds of a line of text or of a cell."""
-    covered = 0
-    for bar in bars:
-        inside = [word for word in words if bar.grown(1, 1).holds(word)]
-        covered += sum(word[2] - word[0] for word in inside) > 0.5 * bar.width
+    inside = ((bar, [word for word in words if bar.grown(1, 1).holds(word)]) for bar in bars)
+    covered = sum(sum(word[2] - word[0] for word in own) > 0.5 * bar.width for bar, own in inside)
     return covered <= len(bars) / 2
 
 

@@ -149,7 +149,7 @@ class PdfReader:
                 scanned = pdf_document.read_scan(page)
             except pdf_document.OcrFailed as failure:
                 why = f"{why}; {failure}"
-        if _count_chars(scanned) > _count_chars(legible):
+        if sum(len(line.text) for line in scanned) > sum(len(line.text) for line in legible):
             width, height, turned = page.rect.width, page.rect.height, pymupdf.Matrix(page.rotation_matrix)
             # no words: drawn tables are not looked for in a scan
             recognised = PageText(width, height, tuple(scanned), words=list, to_reading=turned)
@@ -266,10 +266,6 @@ def _empty_page(loaded: _LoadedPage, status: PageStatus, reason: str | None) -> 
     rect = loaded.page.rect
     hidden = group_hidden(loaded.text.hidden)
     return Page(number=loaded.number, status=status, reason=reason, width=rect.width, height=rect.height, hidden=hidden)
-
-
-def _count_chars(fragments: Sequence[Fragment]) -> int:
-    return sum(len(fragment.text) for fragment in fragments)
 
 
 def _describe_damage(text: PageText) -> str | None:

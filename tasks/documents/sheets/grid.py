@@ -91,12 +91,6 @@ class VisibleGrid(NamedTuple):
             return f"hidden row {row + 1}"
         return f"hidden column {column_letters(column)}" if column in self.columns.hidden else None
 
-    def shown_area(self, area: Area) -> Area:
-        """Return an area without its hidden lines; its ends lie before its beginnings where nothing is left."""
-        (top, left, bottom, right), (rows, columns) = area, self
-        ends = rows.shown_number(bottom + 1) - 1, columns.shown_number(right + 1) - 1
-        return Area(rows.shown_number(top), columns.shown_number(left), *ends)
-
     def stored_area(self, area: Area) -> Area:
         """Return the area on the sheet of what is shown."""
         rows, columns = self.rows.stored_number, self.columns.stored_number
@@ -111,15 +105,17 @@ def find_pieces(
     merged: areas whose cell at the top left shows its text in what is shown of them.
     """
     grid = grid or VisibleGrid()
-    areas = {(area.top, area.left): shown for area in merged if min((shown := grid.shown_area(area)).size) > 0}
+    row_of, column_of, areas = grid.rows.shown_number, grid.columns.shown_number, dict[tuple[int, int], Area]()
+    for top, left, bottom, right in merged:
+        shown = Area(row_of(top), column_of(left), row_of(bottom + 1) - 1, column_of(right + 1) - 1)
+        areas |= {(top, left): shown} if min(shown.size) > 0 else {}  # all of its lines may be hidden
     shown_cells, hidden = dict[int, dict[int, Value]](), dict[str, list[str]]()
     for row, values in sorted(cells.items()):
         for column, value in sorted(values.items()):
             if (row, column) not in areas and (reason := grid.explain_hidden(row, column)):
                 hidden.setdefault(reason, []).append(value.text)
             else:
-                place = grid.rows.shown_number(row), grid.columns.shown_number(column)
-                shown_cells.setdefault(place[0], {}).setdefault(place[1], value)
+                shown_cells.setdefault(row_of(row), {}).setdefault(column_of(column), value)
     return list(_find_shown_pieces(shown_cells, list(areas.values()), grid)), hidden
 
 

@@ -194,7 +194,8 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         notes = list_unread(package, "workbook", counts)
         blocks, pages, remaining_cells = BlockList(), list[Page](), MOST_CELLS
         for number, part in enumerate(book.sheets):
-            sheet, before = read_sheet(package, part, book, most_cells=remaining_cells), len(blocks)
+            sheet, before = Sheet(book, remaining_cells), len(blocks)
+            feed_part(package.pieces(part.part), sheet, name=part.part, is_done=lambda sheet=sheet: sheet.is_cut)
             remaining_cells -= sheet.count
             pieces, unseen = sheet.divide(part)
             add_pieces(blocks, pieces, sheet=part.name, number=number)
@@ -374,13 +375,6 @@ class Sheet(WithoutDoctype):
 
 def _is_hidden(line: ET.Element, size: str) -> bool:
     return line.get("hidden") in ("1", "true") or line.get(size) in ("0", "0.0")  # of no height or width
-
-
-def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
-    """Return the cells of a sheet; of a very large one, its first rows."""
-    sheet = Sheet(book, most_cells)
-    feed_part(package.pieces(part.part), sheet, name=part.part, is_done=lambda: sheet.is_cut)
-    return sheet
 
 
 def read_comments(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
