@@ -52,7 +52,9 @@ def shift_signs(text: str, place: float, *, before: str = "") -> str:
 def raise_signs(text: str, *, before: str = "") -> str:
     """Return a raised text in raised signs, with its white space; before: the text that it stands behind."""
     mark = text.strip()
-    if not mark or len(mark) > MOST_CHARS or re.search(r"[^,;]\s", mark) or _AS_THEY_ARE.fullmatch(mark):
+    if not mark or len(mark) > MOST_CHARS or re.search(r"[^,;]\s", mark):
+        return text
+    if _AS_THEY_ARE.fullmatch(mark) or _MARK.fullmatch(mark):  # or raised before
         return text
     if _ORDINAL.fullmatch(before.rstrip()[-1:] + mark):
         return text
@@ -73,6 +75,11 @@ def lower_signs(text: str) -> str:
     mark = text.strip()
     lowered = len(mark) <= MOST_CHARS and all(ord(sign) in _LOWERED for sign in mark)
     return text.translate(_LOWERED) if lowered else text
+
+
+def fold_letters(text: str) -> str:
+    """Return the letters and digits of a text, the same for all its spellings in Unicode and for both cases."""
+    return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
 
 
 def join_fractions(text: str) -> str:

@@ -33,8 +33,9 @@ _METADATA = {"author", "description", "keywords", "date", "generator"}
 _MOST_SPANNED = {"colspan": 1000, "rowspan": 65_534}  # the limits of the HTML standard
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _NOTE_OF_GITHUB = re.compile(r"^\[\^([^\]\s]{1,16})\]:", re.MULTILINE)
-_PLACES = {"sup": 1, "sub": -1, "super": 1}
-"""Elements, and values of `vertical-align`, that raise or lower letters."""
+_PLACES = {"sup": 1, "sub": -1}
+"""Elements that raise or lower letters."""
+_MOST_DIGITS = 3  # of the number of a note
 _PX_OF_SPACE = 4.0
 _HARD_SPACES = {"\u3000": 4, "\u2003": 4, "\u2002": 2}
 """Widths of spaces that a browser keeps, where they are not that of a plain one."""
@@ -46,7 +47,7 @@ def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Read
     decoded = decode_html(read_bytes(path))
     blocks = BlockList()
     root = add_html(blocks, decoded.text)
-    title = " ".join(" ".join("".join(node.itertext()) for node in root.iter("title")).split())
+    title = " ".join((root.findtext("head/title") or "").split())
     meta = {(node.get("name") or "").lower(): node.get("content") or "" for node in root.iter("meta")}
     metadata = {name: content for name, content in meta.items() if name in _METADATA and content}
     return _make_reader(blocks, decoded, format="html", reader="trivet html 1", title=title or None, metadata=metadata)
@@ -165,7 +166,7 @@ class _HtmlWriter:
 
     def _add_element(self, node: ET.Element) -> None:
         tag = node.tag
-        if place := _PLACES.get(tag) or (_PLACES.get(self._element.align, 0) if tag in _INLINE else 0):
+        if place := _PLACES.get(tag) or (self._element.place if tag in _INLINE else 0) or self._is_note_mark(node):
             start = len(self._text)
             self._add_children(node)
             before = self._text[start - 1] if start else ""
@@ -199,6 +200,12 @@ class _HtmlWriter:
                 self._keeps_space = self._keeps_space or tag == "pre"
                 self.add(node)
                 self._keeps_space = self._keeps_space and tag != "pre"
+
+    def _is_note_mark(self, node: ET.Element) -> bool:
+        """Return whether a link within the page is a mark directly behind a word or a number: that of a note."""
+        mark = "".join(node.itertext()).strip() if node.tag == "a" and (node.get("href") or "")[:1] == "#" else ""
+        is_mark = len(mark) == 1 or (mark.isdecimal() and len(mark) <= _MOST_DIGITS)
+        return is_mark and bool(self._text) and self._text[-1][-1:].isalnum()
 
     def _add_styled(self, node: ET.Element, kind: Kind, level: int | None) -> None:
         before = self._kind, self._level

@@ -7,7 +7,6 @@ goes over the end of a page becomes one block on each page.
 from __future__ import annotations
 
 import itertools
-import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Block, Cell, HiddenText, Page, enclosing_box
 from tasks.documents.document_readers import format_table, make_page
+from tasks.documents.marks import fold_letters
 
 _ANCHOR_LETTERS = (24, 12, 6, 3)
 """Letters of a run that occurs once on either side, longest first: such runs tie the text to the drawing."""
@@ -66,10 +66,10 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
     if not any(page.signs or page.curves for page in laid):
         raise LayoutFailed("the layout engine draws no text")
     drawn = _DrawnLetters(laid)
-    margins = {_fold(text) for page in laid for zone in "hf" if (text := _zone_text(page, zone)[0])}
+    margins = {fold_letters(text) for page in laid for zone in "hf" if (text := _zone_text(page, zone)[0])}
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
     # a header or footer that is shown in the margin of a page gets a block of its own there
-    in_margins = [block for block in marginal if any(_fold(block.text) in margin for margin in margins)]
+    in_margins = [block for block in marginal if any(fold_letters(block.text) in margin for margin in margins)]
     located = drawn.place_blocks([block for block in blocks if all(block is not margin for margin in in_margins)])
     by_page: dict[int, list[Block]] = {}
     for block in _with_neighbours(located, drawn):
@@ -78,15 +78,13 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
     for number, page in enumerate(laid, start=1):
         header, footer = (_margin_blocks(page, number, kind, marginal) for kind in ("header", "footer"))
         inside = (*header, *by_page.get(number, ()), *footer)
-        made = make_page(number, inside, if_empty="blank page", width=page.width, height=page.height)
+        unseen = drawn.hidden_texts.get(number, ())
+        made = make_page(number, inside, if_empty="blank page", width=page.width, height=page.height, hidden=unseen)
         if page.curves >= _CURVES_OF_A_WORD and not page.signs:
             made = made.model_copy(update={"reason": "drawn text, not read: the page has curves and no text"})
-        made = made.model_copy(update={"hidden": tuple(drawn.hidden_texts.get(number, ()))})
         if unshown := sum(block.place.estimated for block in inside):
-            reason = (
-                f"estimated: the layout does not show {unshown} of {len(inside)} blocks, which stand by their order"
-            )
-            made = made.model_copy(update={"reason": reason})
+            why = f"the layout does not show {unshown} of {len(inside)} blocks, which stand by their order"
+            made = made.model_copy(update={"reason": f"estimated: {why}"})
         pages.append(made)
 
     # blocks are counted in the order of the pages
@@ -104,13 +102,8 @@ def doubt_pages(pages: Sequence[Page], why: str) -> list[Page]:
     def doubt(block: Block) -> Block:
         return block.model_copy(update={"place": block.place.model_copy(update={"estimated": True})})
 
-    changed = ({"blocks": tuple(map(doubt, page.blocks)), "reason": f"estimated: {why}"} for page in pages)
-    return [page.model_copy(update=changes) for page, changes in zip(pages, changed, strict=True)]
-
-
-def _fold(text: str) -> str:
-    """Return the letters and digits of a text, the same for all its spellings in Unicode and for both cases."""
-    return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
+    reason = f"estimated: {why}"
+    return [page.model_copy(update={"blocks": tuple(map(doubt, page.blocks)), "reason": reason}) for page in pages]
 
 
 class _DrawnLetters:
@@ -129,7 +122,7 @@ class _DrawnLetters:
             self.images += [(number, box) for box in page.images]
             for sign, zone, box in zip(page.signs, page.zones, page.boxes, strict=True):
                 if zone in "bcs":
-                    for letter in _fold(sign):
+                    for letter in fold_letters(sign):
                         if zone in HIDDEN:
                             self.hidden[len(letters)] = HIDDEN[zone]
                         letters.append(letter)
@@ -271,7 +264,7 @@ class _Text:
             (letter, n, at)
             for n, text in enumerate(self._texts)
             for at, sign in enumerate(text)
-            for letter in _fold(sign)
+            for letter in fold_letters(sign)
         ]
         self.key = "".join(letter for letter, _, _ in folded)
         self._signs = [(n, at) for _, n, at in folded]
@@ -405,7 +398,7 @@ class _Text:
         top = min(cell.row for cell in inside)
         rows = {cell.row for cell in self.block.cells if cell.header}
         header_cells = [cell for cell in self.block.cells if cell.row in rows and cell.row < top]
-        repeated = self._drawn.repeats("".join(_fold(cell.text) for cell in header_cells), page)
+        repeated = self._drawn.repeats("".join(fold_letters(cell.text) for cell in header_cells), page)
         # compared, but not located
         return [cell.model_copy(update={"bbox": None}) for cell in header_cells] if repeated else []
 
@@ -444,7 +437,7 @@ def _with_neighbours(blocks: Sequence[Block], drawn: _DrawnLetters) -> Iterator[
             else:
                 page = before + (last - before) * end // (ends[-1] + 1)
                 known = before == after or drawn.page_count == 1
-                place = block.place.model_copy(update={"estimated": not known and bool(_fold(block.text))})
+                place = block.place.model_copy(update={"estimated": not known and bool(fold_letters(block.text))})
                 yield block.model_copy(update={"page": page, "place": place})
 
 
@@ -467,8 +460,8 @@ def _margin_blocks(page: LaidPage, number: int, kind: str, marginal_blocks: Sequ
     text, boxes = _zone_text(page, kind[0])
     if not text:
         return []
-    key = _fold(text)
+    key = fold_letters(text)
     of_kind = [block for block in marginal_blocks if block.kind == kind and key]
-    stored = next((block for block in of_kind if _fold(block.text) == key), None)
+    stored = next((block for block in of_kind if fold_letters(block.text) == key), None)
     drawn_block = Block(kind="header" if kind == "header" else "footer", text=stored.text if stored else text)
     return [(stored or drawn_block).model_copy(update={"page": number, "bbox": enclosing_box(boxes)})]

@@ -39,8 +39,8 @@ def explain_unseen(
     return None
 
 
-_CLEAR = re.compile(r"[a-z]+\([^,/]*,[^,/]*,[^,/]*[,/]\s*0*\.?0*%?\s*\)")
-"""A colour that covers nothing."""
+_CLEAR = re.compile(r"[a-z]+\([^,/]*,[^,/]*,[^,/]*[,/]\s*0*(?:\.0\d*)?%?\s*\)")
+"""A colour that covers less than a tenth of what lies below."""
 
 
 @lru_cache
@@ -63,7 +63,7 @@ def read_color(text: str | None) -> Color | None:
         return None
 
 
-_UNSEEN = {"template", "noscript", "iframe", "object", "canvas", "audio", "video", "datalist"}
+_UNSEEN = {"template", "noscript", "noframes", "iframe", "object", "canvas", "audio", "video", "datalist", "annotation"}
 """Text for programs that cannot show something better."""
 _STRUCK = {"del", "s", "strike"}
 _INDENTED = {"ul", "ol", "menu", "dd", "blockquote"}
@@ -86,18 +86,21 @@ _FAR_PX = 999
 """Distance from the page of what is meant for programs that read aloud."""
 _CUT = (
     "scale(0)", "scale(0,0)", "scalex(0)", "scaley(0)", "opacity(0)", "opacity(0%)", "inset(50%)", "inset(50%,50%",
-    "inset(100%", "circle(0)", "rect(0,0,0,0)", "rect(1px,1px,1px,1px)", "(-9999px",
+    "inset(100%", "circle(0)", "rect(0,0,0,0)", "rect(1px,1px,1px,1px)", "polygon(0,0,0,0,0,0)",
 )  # fmt: skip
-"""Shapes, moves and filters that leave nothing of an element."""
+"""Shapes and filters that leave nothing of an element."""
+_MOVES = re.compile(r"translate\w*\(([^)]*)")
 _DEFINED, _VARIABLE = re.compile(r"(--[\w-]+)\s*:\s*([^;{}]*[^;{}\s])"), re.compile(r"var\(\s*(--[\w-]+)[^()]*\)")
 _SETTLED = set(
     "display visibility opacity font-size color background background-color background-image background-clip "  # noqa: SIM905
-    "-webkit-background-clip overflow overflow-x overflow-y position left top right bottom text-indent height "
-    "max-height width max-width vertical-align padding-left margin-left clip clip-path transform filter "
-    "content-visibility".split()
+    "-webkit-background-clip -webkit-text-fill-color overflow overflow-x overflow-y position left top right bottom "
+    "text-indent height max-height width max-width vertical-align padding-left margin-left margin-top clip clip-path "
+    "transform translate scale filter content-visibility text-decoration text-decoration-line".split()
 )
 """Declarations that decide what is seen, and how."""
 _ATTRIBUTES = {"style", "color", "text", "bgcolor", "background", "hidden", "open", "popover"}
+_RAISED_SHARE = 0.9
+"""Letters that are moved up or down are marks where they are as small, beside those around them."""
 
 
 class Look(NamedTuple):
@@ -116,8 +119,8 @@ class Element:
     look: Look
     removed: str | None = None
     """Why nothing below the element is seen, whatever its own look is."""
-    align: str = ""
-    """Its `vertical-align`."""
+    place: int = 0
+    """Whether its letters stand above the line (1) or below it (-1)."""
     indent_px: float = 0
     """How far its first line is set in from the left edge of what it stands in."""
     unseen: str | None = field(init=False)
@@ -215,10 +218,11 @@ class StyleSheet:
             style |= {"background": "url()"} if attributes.get("background") else {}
             style |= self._read_style(attributes.get("style", ""))
             style |= {name[1:]: value for name, value in style.items() if name[0] == "!"}
-            removed, align = _explain_removed(node.tag, attributes, style), style.get("vertical-align", "")
             indent_px = 40.0 * (node.tag in _INDENTED)
             indent_px += sum(_pixels(style.get(name), 0) for name in ("padding-left", "margin-left", "text-indent"))
-            element = outer.inner[key] = Element(_inherit(outer.look, style), removed, align, indent_px, nest)
+            look, removed = _inherit(outer.look, style), _explain_removed(node.tag, attributes, style)
+            place = _find_place(style, is_small=look.size_px < _RAISED_SHARE * outer.look.size_px)
+            element = outer.inner[key] = Element(look, removed, place, indent_px, nest)
         return element
 
     def _read_style(self, text: str) -> dict[str, str]:
@@ -257,7 +261,7 @@ def _read_names(part: str) -> frozenset[str]:
 def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str, str]) -> str | None:
     if "hidden" in attributes or "popover" in attributes or (tag == "dialog" and "open" not in attributes):
         return "hidden element"
-    if tag in _STRUCK:
+    if tag in _STRUCK or "line-through" in style.get("text-decoration", "") + style.get("text-decoration-line", ""):
         return "deleted"
     if tag in _UNSEEN:
         return f"<{tag}>"
@@ -267,8 +271,9 @@ def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str
         return "opacity: 0"
     is_placed = style.get("position") in ("absolute", "fixed")
     cuts = ("clip-path", "transform", "filter", *(("clip",) if is_placed else ()))  # `clip` cuts only what is placed
-    shapes = "\n".join(style.get(name, "") for name in cuts)
-    if any(cut in re.sub(r"[ ,]+", ",", shapes).replace("0px", "0") for cut in _CUT):
+    shapes = "\n".join((*(style.get(name, "") for name in cuts), f"scale({style.get('scale', 1)})"))
+    shapes = re.sub(r"(?<![\d.])0(?:px)?%?", "0", re.sub(r"[ ,]+", ",", shapes))
+    if any(cut in shapes for cut in _CUT):
         return "nothing of it is left"
     overflow = " ".join(style.get(name, "") for name in ("overflow", "overflow-x", "overflow-y"))
     if not {"hidden", "clip"}.isdisjoint(overflow.split()):
@@ -279,8 +284,21 @@ def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str
     # what is held on two sides reaches from one to the other
     sides = ("left" if "left" in style else "right", "top" if "top" in style else "bottom") if is_placed else ()
     text_px = _pixels(style.get("margin-left"), 0) + _pixels(style.get("padding-left"), 0)
-    moves = [text_px, *(_pixels(style.get(side), 0) for side in (*sides, "text-indent"))]
+    moves = [text_px, *(_pixels(style.get(side), 0) for side in (*sides, "text-indent", "margin-top"))]
+    translated = ",".join((*_MOVES.findall(shapes), style.get("translate", "").replace(" ", ",")))
+    moves += [_pixels(move, 0) for move in translated.split(",")]
     return "off the page" if min(moves) < -_FAR_PX else None
+
+
+def _find_place(style: Mapping[str, str], *, is_small: bool) -> int:
+    """Return whether letters stand above their line (1) or below it (-1); is_small: beside those around them."""
+    align = style.get("vertical-align", "")
+    if align in ("super", "sub") or not is_small:
+        return {"super": 1, "sub": -1}.get(align, 0)
+    rise = _pixels(align, float(align in ("top", "text-top")))
+    if style.get("position") == "relative":
+        rise += _pixels(style.get("bottom"), 0) - _pixels(style.get("top"), 0)
+    return (rise > 0) - (rise < 0)
 
 
 def _pixels(value: str | None, otherwise: float, *, parent: float = 16.0) -> float:
@@ -301,7 +319,7 @@ def _inherit(look: Look, style: Mapping[str, str]) -> Look:
     if size := style.get("font-size"):
         named = look.size_px if size in ("inherit", "smaller", "larger") else 16.0
         look = look._replace(size_px=_pixels(size, named, parent=look.size_px))
-    if (color := style.get("color", "inherit")) != "inherit":
+    if (color := style.get("-webkit-text-fill-color", style.get("color", "inherit"))) != "inherit":
         is_cut_out = "text" in (style.get("background-clip"), style.get("-webkit-background-clip"))
         look = look._replace(ink=None if is_cut_out else read_color(color))  # letters cut out of their ground
     for ground in (style[name] for name in ("background", "background-color", "background-image") if name in style):

@@ -414,6 +414,11 @@ SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w
             "남은 줄",
             "지운 줄",
         ),
+        (
+            f"<w:tbl>{_row(_cell('a') + '<w:tc><w:tcPr><w:cellDel/></w:tcPr>' + _p('b') + '</w:tc>')}</w:tbl>",
+            "a | ",
+            "b",
+        ),
         ("<w:p><w:moveFrom><w:r><w:t>옛</w:t></w:r></w:moveFrom></w:p>" + _p("글"), "글", "옛"),
         (f"<w:p><w:pict style='visibility:hidden'>{_p('off')}</w:pict></w:p>{_p('글')}", "글", "off"),
         (

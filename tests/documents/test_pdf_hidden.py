@@ -136,3 +136,17 @@ def test_a_covered_amount_is_cut_from_its_line_and_what_is_written_over_it_is_re
 
     assert [block.text for block in read_page.blocks] == ["The sum is 512,000 USD in all."]
     assert [(hidden.text, hidden.reason) for hidden in read_page.hidden] == [("485,000", "under a shape")]
+
+
+def test_what_is_drawn_is_read_and_not_what_the_page_says_instead(tmp_path: Path) -> None:
+    page = pymupdf.open().new_page(width=595, height=842)
+    page.insert_text(AT, "x", fontname="cour")
+    said = "/Span <</ActualText ({})>> BDC ({}) Tj EMC"
+    drawn = ("(The sum is ) Tj", said.format("1", "485,000"), said.format(" OC", " oc"), said.format("", "-"))
+    stream = f"BT /cour 11 Tf 72 700 Td {' '.join(drawn)} 1 g 0 -20 Td (unseen) Tj ET"
+    page.parent.update_stream(page.get_contents()[0], stream.encode())
+
+    read_page = read(page, tmp_path, "auto")
+
+    assert [block.text for block in read_page.blocks] == ["The sum is 485,000 oc-"]
+    assert [hidden.text for hidden in read_page.hidden] == ["1", "unseen"]

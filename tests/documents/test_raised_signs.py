@@ -89,9 +89,11 @@ def test_marks_that_are_drawn_last_stand_in_the_cells_of_their_numbers(tmp_path:
         ("<p>by<sup>1</sup> 10<sup>9</sup> of the 1<sup>st</sup>", ["by¹ 10⁹ of the 1st"]),
         ("<p>CO<sub>2</sub> 48<sup>1</sup>/<sub>2</sub> <sup>[3]</sup>", ["CO₂ 48½ [3]"]),
         ("<table><tr><td>250<span style='vertical-align:super'>9</span><td>Kim<sup>q</sup>", ["250⁹ | Kim^(q)"]),
+        ("<p>5<a href='#fn1'>1</a> 6<a href='#fn2'><sup>2</sup></a>, <a href='#fn3'>3</a>", ["5¹ 6², 3"]),
+        ("<p>7<i style='position:relative;top:-3pt;font-size:6pt'>(3)</i>", ["7⁽³⁾"]),
         ("<p>up<sup>" + "a" * 10_000 + "</sup>", ["up" + "a" * 10_000]),
     ],
-    ids=["marks", "lowered", "style", "a superscript of ten thousand letters"],
+    ids=["marks", "lowered", "style", "links", "moved up", "a superscript of ten thousand letters"],
 )
 def test_superscripts_of_html(source: str, expected: list[str], tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(source, "utf-8")
@@ -113,13 +115,14 @@ def test_superscripts_of_word(tmp_path: Path) -> None:
         return f"<w:r><w:rPr>{look}</w:rPr><w:t>{text}</w:t></w:r>"
 
     raised, lowered = (f"<w:vertAlign w:val='{place}script'/>" for place in ("super", "sub"))
-    marked = "<w:rStyle w:val='Mark'/>"
-    body = f"<w:p>{run('1,234')}{run('주1)', raised)}{run(' H')}{run('2', lowered)}{run('O')}{run('7', marked)}</w:p>"
+    marked, moved = "<w:rStyle w:val='Mark'/>", "<w:position w:val='8'/>"
+    tail = run("7", marked) + run(" 250") + run("9", moved)
+    body = f"<w:p>{run('1,234')}{run('주1)', raised)}{run(' H')}{run('2', lowered)}{run('O')}{tail}</w:p>"
     style = f"<w:style w:type='character' w:styleId='Mark'><w:rPr>{raised}</w:rPr></w:style>"
     path = test_docx._build(
         tmp_path, body, parts={"word/styles.xml": f"<w:root>{style}</w:root>"}, related=("s styles styles.xml",)
     )
-    assert [block.text for block in test_docx._blocks(path)] == ["1,234^(주1) H₂O⁷"]
+    assert [block.text for block in test_docx._blocks(path)] == ["1,234^(주1) H₂O⁷ 250⁹"]
 
 
 def test_superscripts_of_presentations_and_sheets(tmp_path: Path) -> None:

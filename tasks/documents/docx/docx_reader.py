@@ -361,7 +361,10 @@ class StoryWalker:
         starts, ends, figures = list[int](), list[int](), list[Item]()
         for cell in (child for child in _unwrap(node) if child.tag == f"{W}tc"):
             self.page = first
-            items = list(self._cell(cell, table))
+            is_deleted = cell.find(f"{W}tcPr/{W}cellDel") is not None
+            if is_deleted:
+                self._hide(docx_inline.read_hidden(cell), docx_inline.DELETED)
+            items = [] if is_deleted else list(self._cell(cell, table))
             span = min(max(1, parse_integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
             texts = [item for item in items if item.kind != "figure"]
             # a nested table with tabs, as ` | ` would look like columns of the outer one

@@ -20,6 +20,8 @@ _CAPTION_STYLES = {"caption", "캡션"}
 _BODY_TEXT_LEVEL = 9  # outlineLvl counts from 0; 9 says that the paragraph is no heading
 _TWIPS_OF_SPACE = 60  # a quarter of an em at 12 points
 VANISHED = "formatted as hidden"
+_LEAST_RISE = 6
+"""Half points by which a mark stands above or below its line."""
 
 
 class ListItem(NamedTuple):
@@ -130,7 +132,8 @@ class Styles:
             ink = read_color(_value(look, "color"))
             ground, size_pt = ink and find_ground(shadings, paper), parse_integer(size, 24) / 2
             unseen = explain_unseen(ink=ink, ground=ground, size_pt=size_pt)
-        return RunLook(unseen, OFFICE_PLACES.get(_value(look, "vertAlign") or "", 0))
+        rise = int(parse_integer(_value(look, "position"), 0) / _LEAST_RISE)
+        return RunLook(unseen, OFFICE_PLACES.get(_value(look, "vertAlign") or "", rise))
 
     def _style_of(self, style_id: str | None) -> _Style:
         if style_id not in self._styles:

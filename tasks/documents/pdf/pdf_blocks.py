@@ -334,7 +334,7 @@ def find_body_style(fragments: Iterable[Fragment]) -> BodyStyle | None:
     """Return the commonest style, weighted by characters; None without text."""
     styles: Counter[BodyStyle] = Counter()
     for fragment in fragments:
-        styles[BodyStyle(round(fragment.size * 2) / 2, fragment.bold)] += len(fragment.text)
+        styles[BodyStyle(round(fragment.size * 2) / 2 or 0.5, fragment.bold)] += len(fragment.text)
     return styles.most_common(1)[0][0] if styles else None
 
 

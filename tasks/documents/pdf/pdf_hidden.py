@@ -8,7 +8,7 @@ read by OCR.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
@@ -19,22 +19,22 @@ from pymupdf import mupdf  # pyright: ignore[reportMissingTypeStubs, reportPriva
 
 from tasks.documents.blocks import BBox, HiddenText, enclosing_box
 from tasks.documents.document_readers import make_storable
+from tasks.documents.marks import fold_letters
 
 EVERYWHERE = (-1e5, -1e5, 1e5, 1e5)
-PLAIN = pymupdf.TEXT_PRESERVE_WHITESPACE
+PLAIN = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_IGNORE_ACTUALTEXT
 IN_ORDER = PLAIN | pymupdf.TEXT_COLLECT_VECTORS | pymupdf.TEXT_PRESERVE_IMAGES
 """Text, filled shapes and images as blocks, in the order in which they are drawn."""
 PAINTED = 16 | 32 | 64  # in `char_flags`: filled, stroked, or part of a clip
-VECTOR = re.compile(r"<vector filled, color: #(\w{6}), alpha: (\d+)")
+VECTOR = re.compile(r"<vector (\w+), color: #(\w{6}), alpha: (\d+)")
 ALIKE = 24
 """Steps of 255 by which a colour may differ from its ground to be looked at."""
-NEARLY_WHITE = 0xE0E0E0
-"""Bits of a colour whose red, green and blue are high."""
 SEEN = 14
 """Steps of 255 by which a letter changes a pixel that a person sees."""
 LEAST_MARK = 3.0  # points; what is thinner is a line
 EDGE, MARGIN = 0.15, 0.3
 """Shares of a letter at each edge of its box: where it touches other letters, and where marks touch it."""
+LETTER_HEIGHT = 1.4  # of the box of a letter, in font sizes
 LEAST_SIZE = 1.2  # points of a legible letter on a page of PAPER; less on a smaller one
 PAPER = 840.0
 PIXELS_PER_POINT = 2.0
@@ -42,6 +42,9 @@ MOST_PIXELS = 16_000_000
 MOST_PAIRS = 2_000_000  # of letters and marks that are compared at once
 OUTSIDE, CLIPPED = "outside the page", "clipped, or on a hidden layer"
 TINY, UNPAINTED, TRANSPARENT = "too small to read", "never painted", "transparent"
+UNTRUE = "said in place of what is drawn"
+NO_LETTER = re.compile("[\x01-\x08\x0e-\x1f\u0590-\u109f\ue000-\uf8ff\ufffd\U000f0000-\U0010ffff]")
+"""Glyphs without Unicode, and scripts whose letters stand in another order than they are drawn."""
 UNDER_IMAGE, UNDER_SHAPE, SAME_COLOUR = "under a picture", "under a shape", "in the colour of its ground"
 COVERED = {UNDER_IMAGE, UNDER_SHAPE}
 
@@ -112,12 +115,16 @@ def find_hidden(
     in_order = extract_textpage(shown, EVERYWHERE, pymupdf.Matrix(1, 1), IN_ORDER).extractBLOCKS()
     marks, lines = _find_marks(in_order), (line for block in blocks for line in block.get("lines", ()))
     spans = [span for line in lines for span in line["spans"] if not span["text"].isspace()]
-    texts, held = [span["text"] for span in spans], [block[4] for block in in_order if block[6] == 0]
-    shows_all = not layers and _count_letters(texts) == _count_letters(held)
-    # most pages have nothing but dark letters on white paper
-    if shows_all and not len(marks.orders) and not _are_odd(spans, least):
-        return []
-    if shows_all:
+    texts = ((span["text"] for span in spans), (block[4] for block in in_order if block[6] == 0))
+    letters, drawn_letters = ("".join("".join(part).split()) for part in texts)
+    if letters != drawn_letters:
+        # letters are looked for as they are drawn
+        size = (0.0, 0.0, page.rect.width, page.rect.height)
+        drawn = extract_textpage(shown, size, pymupdf.Matrix(1, 1), PLAIN | pymupdf.TEXT_MEDIABOX_CLIP)
+        if (untrue := _find_untrue(drawn, textpage)) is not None:
+            instead = HiddenChar(Char(untrue, tuple(page.rect), 0.0, 0, 255, PAINTED, line=-1), UNTRUE)
+            return [instead] * bool(untrue) + find_hidden(page, shown, drawn, drawn.extractDICT()["blocks"], layers)
+    if shows_all := not layers and letters == drawn_letters:
         runs = [
             Char(span["text"], span["bbox"], span["size"], span["color"], span["alpha"], span["char_flags"])
             for span in spans
@@ -139,6 +146,23 @@ def find_hidden(
         return []  # a page that cannot be drawn keeps its text
     hidden |= {inside[n]: reason for n, reason in unseen.items()}
     return [HiddenChar(chars[n], hidden[n]) for n in sorted(hidden)]
+
+
+def _find_untrue(drawn: Any, written: Any) -> str | None:
+    """Return the words that a page gives for others that it draws (`ActualText`); "" if all are true, None without any.
+
+    drawn, written: its text without and with them. Single signs are names of symbols, and glyphs without Unicode need
+    theirs; "nothing" stands for words that are drawn alone.
+    """
+    drawn_text, text = (textpage.extractText() for textpage in (drawn, written))
+    if drawn_text == text:
+        return None
+    parts = ((word for word in part.split() if len(word) > 1 or word.isdecimal()) for part in (drawn_text, text))
+    visible, words = (Counter(map(fold_letters, part)) for part in parts)
+    untrue = words - visible
+    if untrue.total() + (visible - words).total() <= len(NO_LETTER.findall(drawn_text)):
+        return ""
+    return " ".join(word for word in text.split() if fold_letters(word) in untrue) or "nothing"
 
 
 def _are_covered(textpage: Any, in_order: Sequence[Any], marks: Marks, *, least: float) -> bool:
@@ -198,25 +222,10 @@ def _find_unshown(held: Sequence[Char], shown: Sequence[Char], frame: pymupdf.Re
     return reasons
 
 
-def _count_letters(texts: Sequence[str]) -> int:
-    return sum(map(len, " ".join(texts).split()))
-
-
-def _are_odd(spans: Sequence[dict[str, Any]], least: float) -> bool:
-    """Return whether the look of a run alone may hide it."""
-    return any(
-        span["size"] < least
-        or span["alpha"] < 4 * SEEN
-        or not span["char_flags"] & PAINTED
-        or span["color"] & NEARLY_WHITE == NEARLY_WHITE
-        for span in spans
-    )
-
-
 def _find_orders(chars: Sequence[Char], in_order: Sequence[Any]) -> Array:
     """Return the number of the block in which each letter or run is drawn. Raises _Unclear if blocks hold others."""
-    counts = [_count_letters((char.text,)) for char in chars]
-    texts = [(n, _count_letters((block[4],))) for n, block in enumerate(in_order) if block[6] == 0]
+    counts = [len("".join(char.text.split())) for char in chars]
+    texts = [(n, len("".join(block[4].split()))) for n, block in enumerate(in_order) if block[6] == 0]
     numbers, in_blocks = zip(*texts, strict=True) if texts else ((), ())
     if sum(counts) != sum(in_blocks):
         raise _Unclear
@@ -229,11 +238,12 @@ def _find_marks(in_order: Sequence[Any]) -> Marks:
     for order, (x0, y0, x1, y1, text, _, kind) in enumerate(in_order):
         if kind == 0 or min(x1 - x0, y1 - y0) < LEAST_MARK:
             continue
-        filled = None if kind == 1 else VECTOR.search(text)
-        if kind == 1 or filled:
-            opaque = filled is not None and int(filled[2]) > 255 - ALIKE
-            colour = _split(int(filled[1], 16)) if filled and opaque else (-1, -1, -1)
-            marks.append((order, (x0, y0, x1, y1), colour, kind == 1))
+        drawn = None if kind == 1 else VECTOR.search(text)
+        colour = _split(int(drawn[2], 16)) if drawn else (-1, -1, -1)
+        # of lines, those cover letters that are as pale as paper
+        if kind == 1 or (drawn and (drawn[1] == "filled" or min(colour) >= 255 - ALIKE)):
+            opaque = drawn is not None and int(drawn[3]) > 255 - ALIKE
+            marks.append((order, (x0, y0, x1, y1), colour if opaque else (-1, -1, -1), kind == 1))
     orders, boxes, colours, images = zip(*marks, strict=True) if marks else ((), (), (), ())
     return Marks(
         np.array(orders, dtype=int),
@@ -269,15 +279,13 @@ def _suspect(chars: Sequence[Char], orders: Array, marks: Marks, *, least: float
         # a heading in white on a dark bar is one of the commonest things on a page
         ground[part] = _find_last(before & (x0 <= left) & (right <= x1) & (y0 <= top) & (bottom <= y1))
         cover[part] = _find_last(~before & (x0 < right) & (left < x1) & (y0 < bottom) & (top < y1))
-    x0, y0, x1, y1, sizes, colours, alphas, flags, lengths = np.array(
-        [(*char.box, *char[2:6], len(char.text)) for char in chars]
-    ).T
+    x0, y0, x1, y1, sizes, colours, alphas, flags = np.array([(*char.box, *char[2:6]) for char in chars]).T
     colours = colours.astype(int)[:, None] >> np.array([16, 8, 0]) & 255
     grounds = marks.colours[ground]
     pale = colours.min(axis=1) >= 255 - ALIKE
     reasons = {
-        # the size that a font claims may be wrong, so the width of letters counts as well
-        TINY: (sizes < least) & (np.maximum(x1 - x0, y1 - y0) < least * lengths),
+        # the size that a font claims may be wrong, so that of letters counts as well
+        TINY: (sizes < least) & (np.minimum(x1 - x0, y1 - y0) < LETTER_HEIGHT * least),
         UNPAINTED: (flags.astype(int) & PAINTED) == 0,
         TRANSPARENT: alphas < 4 * SEEN,
         UNDER_IMAGE: (cover >= 0) & marks.images[cover],

@@ -17,7 +17,7 @@ import pymupdf
 from tasks.documents.blocks import BBox
 from tasks.documents.document_readers import make_storable
 from tasks.documents.marks import MOST_CHARS, join_fractions, lower_signs, raise_signs, shift_signs
-from tasks.documents.pdf.pdf_hidden import HiddenChar, extract_textpage, find_chars, find_hidden, remove_chars
+from tasks.documents.pdf.pdf_hidden import UNTRUE, HiddenChar, extract_textpage, find_chars, find_hidden, remove_chars
 
 Span = Mapping[str, Any]
 """A text of one font and size, as MuPDF gives it."""
@@ -156,7 +156,7 @@ def attach_marks(
 # CID_FOR_UNKNOWN_UNICODE stays off: a glyph without Unicode must show as U+FFFD, not as a plausible wrong letter.
 TEXT_FLAGS = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
 BOLD = pymupdf.TEXT_FONT_BOLD
-STRUCK_ONCE = TEXT_FLAGS | pymupdf.TEXT_COLLECT_STYLES
+STRUCK_ONCE = pymupdf.TEXT_COLLECT_STYLES
 """MuPDF then takes a sign that is drawn again at its place for a bold one, which costs ten times the CPU seconds."""
 GAP_EMS = 0.3  # least white between two words, in font sizes
 STRUCK_BOLD = 8  # in `char_flags`
@@ -224,6 +224,7 @@ def extract_text(page: pymupdf.Page, *, layers: Sequence[int] = ()) -> PageText:
     textpage = extract_textpage(shown, (0, 0, *size), unturned, TEXT_FLAGS)
     blocks: list[dict[str, Any]] = textpage.extractDICT()["blocks"]
     hidden = find_hidden(page, shown, textpage, blocks, layers)
+    flags = TEXT_FLAGS | pymupdf.TEXT_IGNORE_ACTUALTEXT * any(found.reason == UNTRUE for found in hidden)
     upright = pymupdf.Matrix(page.rotation_matrix)
     # the glyph of a tick is a letter of another meaning; `read_remarks` tells what is ticked
     boxes = [
@@ -231,21 +232,19 @@ def extract_text(page: pymupdf.Page, *, layers: Sequence[int] = ()) -> PageText:
     ]
     unwanted = [found.char for found in hidden] + (find_chars(textpage, boxes) if boxes else [])
 
-    def extract(
-        to_shown: pymupdf.Matrix, size: tuple[float, float], flags: int
-    ) -> tuple[PageText, Counter[tuple[int, int]]]:
+    def extract(to_shown: pymupdf.Matrix, size: tuple[float, float]) -> tuple[PageText, Counter[tuple[int, int]]]:
         along = extract_textpage(shown, (0, 0, *size), ~to_shown, flags)
         if unwanted:
             remove_chars(along, unwanted, to_shown)
-        return _read_textpage(along, along.extractDICT()["blocks"], size, struck=flags == STRUCK_ONCE)
+        return _read_textpage(along, along.extractDICT()["blocks"], size, struck=bool(flags & STRUCK_ONCE))
 
     if unwanted:
-        text, directions = extract(unturned, size, TEXT_FLAGS)
+        text, directions = extract(unturned, size)
     else:
         text, directions = _read_textpage(textpage, blocks, size)
-    flags = STRUCK_ONCE if _is_struck_twice(text.fragments) else TEXT_FLAGS
-    if flags == STRUCK_ONCE:
-        text, directions = extract(unturned, size, flags)
+    if _is_struck_twice(text.fragments):
+        flags |= STRUCK_ONCE
+        text, directions = extract(unturned, size)
     text = text._replace(to_reading=upright, hidden=tuple(hidden))
     direction, count = directions.most_common(1)[0] if directions else ((1, 0), 0)
     if direction not in ((0, -1), (0, 1), (-1, 0)) or count <= sum(directions.values()) / 2:
@@ -255,7 +254,7 @@ def extract_text(page: pymupdf.Page, *, layers: Sequence[int] = ()) -> PageText:
     offset = {(0, -1): (0, height), (0, 1): (width, 0), (-1, 0): (width, height)}[direction]
     to_shown = pymupdf.Matrix(dx, dy, -dy, dx, *offset)
     reading_size = size if dy == 0 else (height, width)
-    text, _ = extract(to_shown, reading_size, flags)
+    text, _ = extract(to_shown, reading_size)
     return text._replace(to_reading=upright * ~to_shown, to_page=to_shown, hidden=tuple(hidden))
 
 
@@ -280,12 +279,6 @@ def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
     """Return the upright box around a transformed box."""
     moved = pymupdf.Rect(box) * matrix
     return (moved.x0, moved.y0, moved.x1, moved.y1)
-
-
-def _is_bold(span: Mapping[str, Any], *, struck: bool) -> bool:
-    if struck and span["char_flags"] & STRUCK_BOLD:
-        return True
-    return bool(span["flags"] & BOLD) or "Bold" in span["font"]  # some fonts tell their weight by name only
 
 
 def _is_struck_twice(fragments: Sequence[Fragment]) -> bool:
@@ -347,7 +340,11 @@ def _read_textpage(
             leads[block_no, line_no] = lead
             # a bold head that runs into its sentence is part of it
             *_, last = [lead, *(span for span in spans if any(map(str.isalpha, span["text"])))]
-            bold = all(_is_bold(span, struck=struck) for span in (lead, last))
+            # some fonts tell their weight by name only
+            bold = all(
+                span["flags"] & BOLD or "Bold" in span["font"] or (struck and span["char_flags"] & STRUCK_BOLD)
+                for span in (lead, last)
+            )
             upright = direction == (1, 0)
             fragments.append(Fragment(x0, y0, x1, y1, text, lead["size"], bold, upright, (block_no, line_no)))
     words = cache(lambda: _extract_words(textpage, raised, parted))

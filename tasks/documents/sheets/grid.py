@@ -106,9 +106,10 @@ def find_pieces(
     """
     grid = grid or VisibleGrid()
     row_of, column_of, areas = grid.rows.shown_number, grid.columns.shown_number, dict[tuple[int, int], Area]()
-    for top, left, bottom, right in merged:
-        shown = Area(row_of(top), column_of(left), row_of(bottom + 1) - 1, column_of(right + 1) - 1)
-        areas |= {(top, left): shown} if min(shown.size) > 0 else {}  # all of its lines may be hidden
+    for area in merged:
+        ends = row_of(area.bottom + 1) - 1, column_of(area.right + 1) - 1
+        visible = Area(row_of(area.top), column_of(area.left), *ends)
+        areas |= {(area.top, area.left): visible} if min(visible.size) > 0 else {}  # all of its lines may be hidden
     shown_cells, hidden = dict[int, dict[int, Value]](), dict[str, list[str]]()
     for row, values in sorted(cells.items()):
         for column, value in sorted(values.items()):
