@@ -90,6 +90,7 @@ def decode_image(data: bytes) -> Picture:
 
 
 def _decode_upright(data: bytes) -> Picture:
+    """Return an upright RGB PNG on white, with its size before shrinking. Raises Undecodable above MOST_PIXELS."""
     from PIL import Image, ImageOps
 
     with Image.open(io.BytesIO(data), formats=FORMATS) as image:

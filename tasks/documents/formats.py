@@ -165,6 +165,7 @@ def find_outside_reader(path: Path, *, suffix: str) -> str | None:
 
 
 def _format_by_content(path: Path, suffix: str) -> str:
+    """Return the name of the format that the first bytes show. Raises DocumentError for a file of none."""
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     if not head:
@@ -183,6 +184,7 @@ def _format_by_content(path: Path, suffix: str) -> str:
 
 
 def _ole_format(path: Path, suffix: str) -> str:
+    """Return the format whose stream an OLE file holds. Raises CorruptDocument, UnsupportedDocument."""
     import olefile
 
     names: list[str] = []
@@ -204,6 +206,7 @@ def _ole_format(path: Path, suffix: str) -> str:
 
 
 def _zip_format(path: Path) -> str:
+    """Return the format whose members a zip holds. Raises UnsupportedDocument for any other zip."""
     with open_zip(path, caps=ZipCaps()) as archive:
         names = frozenset(archive.namelist())
         if format := detect_by_members(names):
@@ -233,6 +236,7 @@ def detect_by_members(names: frozenset[str]) -> str | None:
 
 
 def _text_format(head: bytes, suffix: str) -> str:
+    """Return the kind of text, by suffix and first tag. Raises UnsupportedDocument, CorruptDocument for no text."""
     from tasks.documents.text_reader import looks_like_text
 
     by_suffix = find_format_by_suffix(suffix)

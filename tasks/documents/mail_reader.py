@@ -81,6 +81,7 @@ def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 
 def _read_eml(mail: MimePart, *, depth: int) -> Message:
+    """Return a message with its text, the names of its attachments, and the messages within it."""
     attachments, inner, notes = list[str](), list[Message](), dict[str, None]()
 
     def read_body(part: MimePart) -> BlockList:

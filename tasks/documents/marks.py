@@ -113,10 +113,7 @@ COUNTED = re.compile(
 
 
 def starts_item(text: str) -> bool:
-    """Return whether a row opens with a bullet, a number, the mark of a note or the sign of a title.
-
-    It then begins a paragraph.
-    """
+    """Return whether a row begins a paragraph: with a bullet, a number, the mark of a note or the sign of a title."""
     text = text.lstrip()
     return bool(NOTE.match(text) or BULLET.match(text) or COUNTED.match(text) or DIVISION.match(text))
 

@@ -80,6 +80,7 @@ def _make_reader(blocks: BlockList, decoded: DecodedText, *, metadata: dict[str,
 
 
 def _render_markdown(body: str) -> str:
+    """Return Markdown as HTML; a placeholder such as `<name>`, which is no tag of HTML, stays text."""
     from lxml.html import defs
     from markdown_it import MarkdownIt
 
@@ -138,6 +139,7 @@ class _HtmlWriter:
         self._flush()
 
     def _add_children(self, node: ET.Element) -> None:
+        """Add the text of a node and its elements in order; what is not shown is kept as hidden."""
         self._append(node.text)
         outer = self._element
         for child in node:
@@ -165,6 +167,7 @@ class _HtmlWriter:
             self._text.append(text if self._keeps_space else text.replace("\n", " "))
 
     def _add_element(self, node: ET.Element) -> None:
+        """Add an element: an inline one to the text of its block, any other as blocks of its own."""
         tag = node.tag
         if place := _PLACES.get(tag) or (self._element.place if tag in _INLINE else 0) or self._is_note_mark(node):
             start = len(self._text)
@@ -214,6 +217,7 @@ class _HtmlWriter:
         self._kind, self._level = before
 
     def _add_list(self, node: ET.Element) -> None:
+        """Add the items of a list, one level deeper: numbered on from `start` in `ol`, else with a bullet."""
         outer = self._element
         before = self._kind, self._level
         self._depth += 1
@@ -312,6 +316,7 @@ class _HtmlWriter:
         return indent_px / _PX_OF_SPACE + sum(_HARD_SPACES.get(sign, 1) for sign in hard)
 
     def _flush(self) -> None:
+        """End the current block: add its text if it has any, then its images, then what is hidden in it."""
         text = "".join(self._text)
         if not self._keeps_space:
             text = "\n".join(" ".join(line.split()) for line in text.split("\n")).strip()

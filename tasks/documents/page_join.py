@@ -59,10 +59,7 @@ class LayoutFailed(Exception):
 
 
 def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
-    """Return the pages with their blocks; the page of a block that the layout does not show is estimated.
-
-    Raises LayoutFailed if the pages show nothing of the text.
-    """
+    """Return the pages with blocks; pages of undrawn blocks are estimated. Raises LayoutFailed if none is drawn."""
     if not any(page.signs or page.curves for page in laid):
         raise LayoutFailed("the layout engine draws no text")
     drawn = _DrawnLetters(laid)
@@ -413,10 +410,7 @@ class _Text:
 
 
 def _with_neighbours(blocks: Sequence[Block], drawn: _DrawnLetters) -> Iterator[Block]:
-    """Yield the blocks with a page each: one that is not shown stands between those before and after it.
-
-    Where these are on different pages, its page is estimated from the letters between them.
-    """
+    """Yield the blocks with a page each; that of an undrawn one is estimated between those before and after it."""
     images, before = list(drawn.images), 1
     for shown, group in itertools.groupby(enumerate(blocks), lambda pair: pair[1].page is not None):
         pairs = list(group)

@@ -112,6 +112,7 @@ def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
     Package(path).__exit__()  # refuses zip bombs before python-pptx unpacks anything
 
     def embedded(shape: Any) -> EmbeddedImage:
+        """Return the image of a picture shape; one that is linked or missing has a reason and no bytes."""
         blip = shape.element.blipFill.blip if shape.element.blipFill is not None else None
         if blip is None or not blip.rEmbed:
             return EXTERNAL_IMAGE  # a linked picture lies outside the file
@@ -128,6 +129,7 @@ def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
 
 
 def _open_presentation(path: Path) -> Any:
+    """Return python-pptx's presentation, a slide show too. Raises CorruptDocument where it cannot be opened."""
     from pptx.package import Package as Presentation  # `pptx.Presentation` refuses slide shows (.ppsx)
 
     try:

@@ -131,10 +131,7 @@ def _detect_utf16(data: bytes) -> str | None:
 
 
 def _nearly_utf8(data: bytes) -> str | None:
-    """Return UTF-8 text with at most one invalid in a hundred non-ASCII characters; else None.
-
-    In other encodings nearly all are invalid.
-    """
+    """Return UTF-8 text of which at most 1 % of non-ASCII signs are invalid (else nearly all are); None otherwise."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -259,6 +259,7 @@ def _read_names(part: str) -> frozenset[str]:
 
 
 def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str, str]) -> str | None:
+    """Return why an element is not drawn at all, by its tag, attributes and style; None if it is drawn."""
     if "hidden" in attributes or "popover" in attributes or (tag == "dialog" and "open" not in attributes):
         return "hidden element"
     if tag in _STRUCK or "line-through" in style.get("text-decoration", "") + style.get("text-decoration-line", ""):

@@ -136,6 +136,7 @@ def read_tokens(node: ET.Element, look_at: LookAtRun) -> Iterator[Token]:
 
 
 def _read_run(run: ET.Element, look_at: LookAtRun) -> Iterator[Token]:
+    """Yield the tokens of a run: unseen text as HiddenRun, raised or lowered text as ShiftedText, the rest as is."""
     unseen, place = look_at(run)
     tokens = read_tokens(run, look_at)
     if unseen == VANISHED:
@@ -165,6 +166,7 @@ def read_first_alternative(node: ET.Element, read: Callable[[ET.Element], Iterab
 
 
 def _read_symbol(node: ET.Element) -> str:
+    """Return the sign that a symbol's font means by its hexadecimal code; U+FFFD for a code that is none."""
     try:
         code = int(word_attribute(node, "char") or "", 16)
         signs = _SYMBOLS.get((word_attribute(node, "font") or "").casefold(), {})

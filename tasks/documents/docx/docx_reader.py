@@ -61,6 +61,7 @@ def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def _read(package: WordPackage) -> Reader:
+    """Return the reader of a document; its pages have numbers only where Word stored where each begins."""
     findings, blocks = Findings(), BlockList()
     items, page_count = _items(package, findings)
     for kind, text, page, section, level, cells, _, marker, _ in items:
@@ -144,6 +145,7 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
         _items(package, findings)
 
         def pictures() -> Iterator[EmbeddedImage]:
+            """Yield the images of pictures in order; one that lies outside or is missing has a reason, no bytes."""
             for part, id_ in findings.pictures:
                 relationship = part.relationships.get(id_)
                 if relationship is None:
@@ -351,10 +353,7 @@ class StoryWalker:
         self._paper = paper
 
     def _row(self, node: ET.Element, number: int, grid: _Grid, table: ET.Element) -> list[Item]:
-        """Put a row into the grid and return the figures of its cells.
-
-        Cells are side by side, so each begins on the same page.
-        """
+        """Put a row into the grid, each cell on the page where the row begins; return the figures of its cells."""
         first, header = self.page, node.find(f"{W}trPr/{W}tblHeader") is not None
         # empty places before the first cell
         column = min(parse_integer(child_value(node, "trPr/gridBefore"), 0), _MOST_COLUMNS)

@@ -86,10 +86,7 @@ class Styles:
         self._default = next(defaults, None)
 
     def resolve(self, paragraph: ET.Element, numbering: Numbering, *, paper: Color | None) -> ParagraphLook:
-        """Return the properties of `paragraph`, those of its style and the ancestors of that style included.
-
-        paper: the colour of what lies behind the paragraph, None where that is not known.
-        """
+        """Return `paragraph`'s properties, inherited ones too; paper: the colour behind it, None where unknown."""
         own, style_id = _properties(paragraph, "pPr"), child_value(paragraph, "pPr/pStyle")
         style = self._style_of(style_id or self._default)
         look = style.paragraph | own
@@ -120,6 +117,7 @@ class Styles:
     def _look_at_run(
         self, run: ET.Element, *, inherited: dict[str, ET.Element], shading: ET.Element | None, paper: Color | None
     ) -> RunLook:
+        """Return how a run looks: why its letters are not seen, if so, and whether they are raised or lowered."""
         own = _properties(run, "rPr")
         if f"{W}rStyle" in own:
             inherited = inherited | self._style_of(_value(own, "rStyle")).run
@@ -136,6 +134,7 @@ class Styles:
         return RunLook(unseen, OFFICE_PLACES.get(_value(look, "vertAlign") or "", rise))
 
     def _style_of(self, style_id: str | None) -> _Style:
+        """Return a style with all that it inherits, computed once; an empty one for an unknown ID."""
         if style_id not in self._styles:
             self._styles[style_id] = _Style("", None, {}, {})  # a style that is based on itself gets nothing from there
             if (node := self._nodes.get(style_id)) is not None:
@@ -161,10 +160,7 @@ def _value(properties: dict[str, ET.Element], name: str) -> str | None:
 
 
 def find_ground(shadings: Iterable[ET.Element | None], paper: Color | None) -> Color | None:
-    """Return the colour behind letters: that of the first shading or highlight that has one, or of the paper.
-
-    None where it is not known.
-    """
+    """Return the colour behind letters: of the first shading or highlight with one, else paper; None if unknown."""
     for node in shadings:
         if node is not None:
             value, is_highlight = word_attribute(node, "val") or "clear", node.tag == f"{W}highlight"
@@ -220,6 +216,7 @@ class Numbering:
             return "•" if text == "o" or private else text.strip()
 
         def number(match: re.Match[str]) -> str:
+            """Return the number of the level that `%1` … `%9` names, in that level's format; "" for a missing level."""
             level = int(match[1]) - 1
             if level not in entry.levels:
                 return ""
@@ -266,6 +263,7 @@ def format_number(number: int, format: str) -> str:
 
 
 def _read_lists(root: ET.Element) -> dict[str, _List]:
+    """Return lists by `numId`, each with its levels and overridden start numbers; undefined ones are left out."""
     abstracts = {word_attribute(node, "abstractNumId") or "": node for node in root.iter(f"{W}abstractNum")}
     by_style = {link: name for name, node in abstracts.items() if (link := child_value(node, "styleLink")) is not None}
     lists: dict[str, _List] = {}

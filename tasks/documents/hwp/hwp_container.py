@@ -29,10 +29,7 @@ WRONG_PASSWORD = "The password does not open the document, or the document is da
 
 
 def damage_error(part: str = "") -> CorruptDocument:
-    """Return the error of a file that is not whole, in words of its reader; the cause is for developers.
-
-    part: name of the stream or member that is damaged, if it is known.
-    """
+    """Return the error for a damaged file, in words for its reader; part: the stream or member, if it is known."""
     section = re.search(r"section(\d+)", part, re.IGNORECASE)
     what = f"section {int(section[1]) + 1} of its text" if section else "a part of it"
     return CorruptDocument(f"The document is damaged or cut: {what} cannot be read; ask for an intact copy.")
@@ -202,10 +199,7 @@ class HwpContents:
 
 
 def read_contents(path: Path, password: str | None) -> HwpContents:
-    """Return the contents of an HWP 5 document whose streams are all sound, or the bytes of an HWP 3 or HWPX one.
-
-    Raises DocumentError.
-    """
+    """Return the contents of a sound HWP 5 document, or the bytes of HWP 3 or HWPX. Raises DocumentError."""
     data = path.read_bytes()
     if data.startswith((_SIGNATURE, *ZIP_MAGIC)):
         return HwpContents(data)
@@ -223,6 +217,7 @@ def divide_contents(data: bytes) -> Iterator[Part]:
 
 
 def _open_container(data: bytes) -> Any:
+    """Return the file as an olefile container, after its tables proved to fit. Raises CorruptDocument."""
     import olefile
 
     # olefile would allocate terabytes for tables (FAT, small FAT, double FAT) that do not fit into the file

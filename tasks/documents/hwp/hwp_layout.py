@@ -98,10 +98,7 @@ def divide(sections: Sequence[Sequence[tuple[int, bool]]], *, part_bytes: int) -
 def convert_and_lay_out(
     parts: Iterable[Part], *, draws: bool = True, converts: bool = True, password: str | None = None
 ) -> tuple[list[tuple[bytes, Part]], Laid]:
-    """Return the parts of a document as HWPX if it `converts`, and its pages if it `draws`.
-
-    Raises LayoutFailed without HWPX.
-    """
+    """Return the parts as HWPX if it `converts`, its pages if it `draws`. Raises LayoutFailed without HWPX."""
     converted, pages, failure = list[tuple[bytes, Part]](), list[LaidPage](), ""
     for part in parts:
         if failure and not converts:
@@ -195,6 +192,7 @@ def _drawn_pages(engine: Engine, part: Part) -> Iterator[str]:
 
 
 def _parse_page(svg: str) -> LaidPage:
+    """Read a drawn page: its size, its signs with their zones and boxes, and its images, all in points."""
     size, body = _SIZE.search(svg), _BODY.search(svg)
     width, height = (float(size[1]), float(size[2])) if size else (0.0, 0.0)
     top = float(body[1]) if body else 0.0
@@ -329,10 +327,7 @@ class Engine:
             raise LayoutFailed("the layout engine does not read the document")
 
     def pages(self, sections: range, *, after_first: bool) -> Iterator[str]:
-        """Yield the pages of some sections as SVG, of all if there are none; after_first: without the first paragraph.
-
-        Raises LayoutFailed.
-        """
+        """Yield the pages of `sections` (empty: all) as SVG; after_first: without paragraph 1. Raises LayoutFailed."""
         first = 0
         if after_first:
             first = json.loads(self._content("hwpdocument_getPageOfPosition", sections.start, 1))["page"]
@@ -371,6 +366,7 @@ class Engine:
         nothing = 0 if [str(part) for part in kind.results] == ["i32"] else None
 
         def call(*arguments: Any) -> Any:
+            """Answer the engine's call to its host: decode a text, raise LayoutFailed for an error, else do nothing."""
             if name == "__wbindgen_init_externref_table":
                 table = self._exports["__wbindgen_externrefs"]
                 first = table.grow(self._store, 4, None)  # undefined, null, true, false

@@ -187,6 +187,7 @@ class ListCounters:
         numbers = [format_number(counts.get(n, level.start), level.style) for n, level in enumerate(levels)]
 
         def fill(match: re.Match[str]) -> str:
+            """Return the number for `^1` … `^9`, `^0` (the tenth), `^n` or `^N`; "" for a level without one."""
             code = match[1]
             if code in "nN":  # ^n is the path 1.2.3, ^N the path 1.2.3.
                 return ".".join(numbers[: head.level + 1]) + "." * (code == "N")
@@ -238,6 +239,7 @@ def _find_doubt(document: HangulDocument, laid: int) -> str | None:
 
 
 def _unpaged(blocks: tuple[Block, ...]) -> Page:
+    """Return the blocks as one page without number, which is EMPTY, with a reason, if none has text."""
     status, reason = PageStatus.OK, None
     if not any(block.text for block in blocks):
         figures = any(block.kind == "figure" for block in blocks)
@@ -306,6 +308,7 @@ class _Assembly:
         return ""
 
     def _add_object(self, object_: Table | Shape) -> None:
+        """Add a table, or a shape with its picture and text, and the caption on the side where it stands."""
         caption = object_.caption
         if caption and caption.before:
             self._add_caption(caption)
@@ -333,6 +336,7 @@ class _Assembly:
         self._body += pictures
 
     def _add_aside(self, anchored: AnchoredText) -> None:
+        """Add a note, header or footer to those of its kind; a comment or deleted text is kept as hidden."""
         pictures = list[Block]()
         text, kind = self._flatten(anchored.paragraphs, pictures), anchored.kind
         if kind == "hidden comment" or kind == "deleted in tracked changes":
@@ -362,6 +366,7 @@ class _Assembly:
         marker: str | None = None,
         cells: tuple[Cell, ...] = (),
     ) -> Block:
+        """Return a block in its section, below the headings so far; a heading with a level becomes one of them."""
         # an empty first cell is not white space, and inside a cell, lines keep their indents
         text = text if kind == "table" else text.rstrip() if self._is_inside else _clean(text)
         path = self._headings.add(text, level) if kind == "heading" and level else self._headings.path()

@@ -112,6 +112,7 @@ class _SectionReader:
         self._depth -= 1
 
     def _run(self, element: Element) -> list[hwp.Run]:
+        """Return the runs of one element, none for what holds no text; a section's page and columns are noted."""
         match local_name(element):
             case "t":
                 return self._text_runs(element)

@@ -170,10 +170,7 @@ def _add_line(a: Point, b: Point, edges: Edges) -> None:
 
 
 def merge_edges(edges: Iterable[Edge], *, gap: float = SNAP) -> list[Edge]:
-    """Return parallel edges snapped to their mean position and joined end to end, sorted by position.
-
-    gap: points between two edges that are joined.
-    """
+    """Return parallel edges at their mean position, joined over gaps of at most `gap` points, sorted by position."""
     groups: list[list[Edge]] = []
     for edge in sorted(edges):
         if groups and edge.at <= groups[-1][-1].at + SNAP:  # chained, as pdfplumber does: SNAP counts from the last
@@ -249,6 +246,7 @@ def _boxes(crossings: dict[Point, _Crossing]) -> list[BBox]:
 def _smallest_box(
     point: Point, below: list[Point], right: list[Point], crossings: dict[Point, _Crossing]
 ) -> BBox | None:
+    """Return the smallest box with its top left corner at `point` and all sides drawn; None without one."""
     corner_edges = crossings[point]
     # corners count only along one drawn edge: crossings may lie on different ones
     sides = [p for p in right if not corner_edges.horizontal.isdisjoint(crossings[p].horizontal)]
@@ -299,10 +297,7 @@ SIGN_COLUMNS = 3
 
 
 def join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:
-    """Join grids of equal width, one below the other, whose gap holds a few rows of text.
-
-    Tables with every other row shaded are drawn so.
-    """
+    """Join grids of equal width with a few rows of text between: tables with every other row shaded are so."""
     runs: list[list[Grid]] = []
     for grid in grids:
         run = next((run for run in runs if _continues(run[-1], grid, words)), None)

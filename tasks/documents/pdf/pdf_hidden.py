@@ -234,6 +234,7 @@ def _find_orders(chars: Sequence[Char], in_order: Sequence[Any]) -> Array:
 
 
 def _find_marks(in_order: Sequence[Any]) -> Marks:
+    """Return what is drawn large enough to cover letters; the colour of an image or a translucent fill is -1."""
     marks: list[tuple[int, BBox, tuple[int, int, int], bool]] = []
     for order, (x0, y0, x1, y1, text, _, kind) in enumerate(in_order):
         if kind == 0 or min(x1 - x0, y1 - y0) < LEAST_MARK:
@@ -414,6 +415,7 @@ class Picture(NamedTuple):
 
 
 def _draw(shown: pymupdf.DisplayList, scale: float, region: pymupdf.Rect, *, with_text: bool) -> Picture:
+    """Return the pixels of a region, (height, width, 3), at `scale` pixels a point, with or without its text."""
     matrix, area = mupdf.FzMatrix(scale, 0, 0, scale, 0, 0), mupdf.FzRect(*region)
     frame = mupdf.fz_round_rect(mupdf.fz_transform_rect(area, matrix))
     space = mupdf.FzColorspace(mupdf.FzColorspace.Fixed_RGB)

@@ -175,6 +175,7 @@ class _Words:
         return max(self._counts[f"{cut.left}-{cut.right}".lower()], self._counts[f"{first}-{second}".lower()])
 
     def _is_known_as_one(self, first: str, second: str) -> bool:
+        """Return whether the parts make a word, or a form of one, that the document or English is known to use."""
         joined = (first + second).lower()
         if second in SUSPENDED:
             return joined in _common_words()

@@ -125,6 +125,7 @@ class PdfReader:
         return page.model_copy(update={"hidden": page.hidden + unseen}) if unseen else page
 
     def _read_text(self, loaded: _LoadedPage, texts: Sequence[str], comments: Sequence[Remark]) -> Page:
+        """Return a page from its text layer, or recognised by OCR where that is unreadable, missing or too short."""
         chars = sum(len(text) - text.count(" ") for text in texts)
         if is_mostly_unreadable(texts):
             return self._recognise(loaded, comments, why="glyphs without Unicode")
@@ -214,6 +215,7 @@ class PdfReader:
         return _empty_page(loaded, status, reason).model_copy(update={"blocks": blocks})
 
     def _load_page(self, page_number: int) -> _LoadedPage:
+        """Return a page (1-based) with its text and margins, which are read once."""
         if page_number not in self._loaded:
             pymupdf.TOOLS.reset_mupdf_warnings()
             page = self._document.load_page(page_number - 1)

@@ -279,6 +279,7 @@ def make_row_boxes(
 
 
 def _read_lines(xs: Sequence[float], top: float, bottom: float, words: Sequence[Word]) -> list[_Line]:
+    """Return lines of text from `top` to `bottom`: phrases, and the columns between `xs` that each phrase spans."""
     lines: list[_Line] = []
     for line in group_lines(find_words((xs[0], top, xs[-1], bottom), words)):
         # texts of two columns may come close; the white at their line is still wider than a space
@@ -497,6 +498,7 @@ def _group_body(lines: Sequence[_Line], ruled: Sequence[bool]) -> list[int]:
 
 
 def _sizes(joined: Sequence[bool]) -> list[int]:
+    """Return the sizes of groups of neighbours; joined: for each but the first, whether it goes with the one before."""
     sizes = [1]
     for join in joined:
         if join:

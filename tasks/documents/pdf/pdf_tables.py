@@ -74,10 +74,7 @@ def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_wid
 
 
 def fill_grids(grids: Iterable[Grid], words: Sequence[Word], rules: Sequence[Edge]) -> list[Table]:
-    """Return drawn grids with their words as tables, without grids that only decorate text.
-
-    rules: horizontal edges of the page.
-    """
+    """Return drawn grids with their words as tables, but for mere decoration; rules: horizontal edges of the page."""
     whole: list[Grid] = []
     for grid in grids:
         # a few empty places are cells whose lines were forgotten
@@ -353,6 +350,7 @@ def drop_notes(grid: Grid, cell_words: Mapping[GridCell, list[Word]]) -> Grid:
 
 
 def _columns(cells: Sequence[Cell]) -> list[list[str]]:
+    """Return the texts of each column from top to bottom, without marks of notes and empty cells."""
     columns: dict[int, list[str]] = defaultdict(list)
     for cell in sorted(cells, key=lambda cell: (cell.row, cell.col)):
         if cell.text:

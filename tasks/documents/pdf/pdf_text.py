@@ -214,10 +214,7 @@ class PageText(NamedTuple):
 
 
 def extract_text(page: pymupdf.Page, *, layers: Sequence[int] = ()) -> PageText:
-    """Return the text that a person sees on a page, including what form fields and annotations draw.
-
-    layers: numbers of the document's layers (optional content) that are off.
-    """
+    """Return the text that a person sees, with fields and annotations; layers: numbers of layers that are off."""
     shown = page.get_displaylist()
     width, height = size = (page.rect.width, page.rect.height)
     unturned = pymupdf.Matrix(1, 1)
@@ -233,6 +230,7 @@ def extract_text(page: pymupdf.Page, *, layers: Sequence[int] = ()) -> PageText:
     unwanted = [found.char for found in hidden] + (find_chars(textpage, boxes) if boxes else [])
 
     def extract(to_shown: pymupdf.Matrix, size: tuple[float, float]) -> tuple[PageText, Counter[tuple[int, int]]]:
+        """Return the text in a direction of reading, without unwanted signs, and its characters by direction."""
         along = extract_textpage(shown, (0, 0, *size), ~to_shown, flags)
         if unwanted:
             remove_chars(along, unwanted, to_shown)
@@ -365,10 +363,7 @@ def _read_textpage(
 
 
 def _restore_spaces(fragments: Iterable[Fragment], words: Iterable[Word]) -> list[Fragment]:
-    """Return the runs, with those from right to left rebuilt from their words.
-
-    MuPDF leaves out the spaces where the direction of writing changes.
-    """
+    """Return the runs, right-to-left ones from words: MuPDF drops spaces where the direction of writing changes."""
     by_line: dict[tuple[int, int], list[Word]] = {}
     for word in words:
         by_line.setdefault(word.line, []).append(word)
@@ -409,6 +404,7 @@ def _part_spans(spans: Sequence[dict[str, Any]]) -> list[_Gap]:
 def _extract_words(
     textpage: pymupdf.TextPage, raised: _RaisedLines, parted: Mapping[tuple[int, int], Sequence[_Gap]]
 ) -> list[Word]:
+    """Return the words in MuPDF's order, cut at the gaps of their line, with raised and lowered signs marked."""
     words: list[Word] = []
     for line, own in groupby(textpage.extractWORDS(), key=lambda word: (word[5], word[6])):
         of_line = [Word(x0, y0, x1, y1, store_drawn(text), line) for x0, y0, x1, y1, text, *_ in own]
@@ -453,10 +449,7 @@ def list_widgets(page: pymupdf.Page) -> list[Any]:
 
 
 def read_remarks(page: pymupdf.Page, text: PageText) -> list[Remark]:
-    """Return values of form fields, then contents of annotations, without those that the page's text already holds.
-
-    A box to tick is ☑ or ☐.
-    """
+    """Return values of form fields (☑ or ☐ for a box), then of annotations, that the page's text does not hold."""
     remarks: list[Remark] = []
     ticks: list[Remark] = []
     for widget in list_widgets(page):

@@ -187,6 +187,7 @@ def _find_areas(filled: Mapping[int, set[int]]) -> Iterator[Area]:
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Yield runs of consecutive numbers, in order."""
     run: list[int] = []
     for number in numbers:
         if run and number != run[-1] + 1:
@@ -278,10 +279,7 @@ def _make_table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area],
 
 
 def _header_rows(area: Area, cells: Cells) -> int:
-    """Return how many leading rows name the columns.
-
-    They are words, years or dates above rows with amounts, or a full row of words.
-    """
+    """Return how many first rows name the columns: words, years or dates above amounts, or a full row of words."""
     rows = range(area.top, min(area.bottom, area.top + MOST_HEADER_ROWS) + 1)
     count = next((i for i, row in enumerate(rows) if _has_amount(cells, row, area)), None)
     if count is None:

@@ -99,6 +99,7 @@ def format_general(value: float) -> str:
 
 @lru_cache(maxsize=256)
 def _parse_sections(code: str) -> list[Section]:
+    """Return the sections of a number format, parted by `;`, each with its tokens and its condition, if any."""
     sections = [Section()]
     for match in _TOKEN.finditer(code):
         kind, text = str(match.lastgroup), match[str(match.lastgroup)]
@@ -218,6 +219,7 @@ def _write_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> s
 
 
 def _date_part(code: str, moment: datetime, *, minutes: bool, half_day: bool) -> str:
+    """Return what one code (`yyyy`, `mm`, `aaa`) shows of a moment; half_day: hours run from 1 to 12."""
     day, month, weekday = f"{moment:%A}", f"{moment:%B}", "월화수목금토일"[moment.weekday()]
     names = {"aaa": weekday, "aaaa": f"{weekday}요일", "ddd": day[:3], "dddd": day}
     names |= {} if minutes else {"mmm": month[:3], "mmmm": month, "mmmmm": month[0]}

@@ -165,6 +165,7 @@ def _read_ground(pattern: ET.Element | None) -> Color | None:
 
 
 def _read_color(node: ET.Element | None) -> Color | None:
+    """Return a colour given by RGB, theme or index; None for one with a tint and for any other."""
     if node is None or node.get("tint", "0") not in ("0", "0.0"):
         return None
     if rgb := node.get("rgb"):
@@ -320,6 +321,7 @@ class Sheet(WithoutDoctype):
         return element
 
     def _read_row(self, row: ET.Element) -> None:
+        """Keep the cells of a row that have a value, and note hidden rows and formulas saved without a value."""
         number, column = row.get("r", ""), -1
         self._row = int(number) - 1 if number.isdigit() else self._row + 1
         if _is_hidden(row, "ht") and 0 <= self._row < MOST_ROWS:
