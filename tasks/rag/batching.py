@@ -159,10 +159,7 @@ def answer_each(
 
 
 def write_answers(stored: Sequence[StoredAnswer], artifacts: Artifacts, *, out: Path) -> BatchReport:
-    """Write a line of JSON per question, `{id, …}` with the answer, `error`, or both, in the order of the questions.
-
-    Raises StoreUnreachable.
-    """
+    """Write a line of JSON per question, in order: `{id, …}` with answer, `error` or both. Raises StoreUnreachable."""
     lines: list[str] = []
     for item in stored:
         error = {} if item.error is None else {"error": item.error}

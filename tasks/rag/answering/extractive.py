@@ -308,10 +308,7 @@ class Evidence(NamedTuple):
 
 
 def evidence_of(scored: Scored, question: Question, *, several: bool = False) -> Evidence:
-    """Return the evidence that a scored passage gives.
-
-    several: whether the passage is on one of several things asked about, so that it need not name the others.
-    """
+    """Return the evidence of a scored passage; several: it is on one of several things, and need not name the rest."""
     share = OF_SEVERAL if several else 1.0
     return Evidence(
         wrong_type=not scored.answers_kind,

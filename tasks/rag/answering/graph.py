@@ -357,6 +357,7 @@ def _timed(name: str, node: Callable[[State, Desk], Added]) -> Callable[[State, 
     """Return the node as one that announces its name first and adds the seconds that it took to the state."""
 
     def run(state: State, runtime: Any) -> Added:
+        """Run one node of the graph, announce its stage, and add the seconds that it took to the state."""
         desk: Desk = runtime.context
         desk.on_event(Event("stage", name))
         started = desk.clock()

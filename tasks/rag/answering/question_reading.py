@@ -116,10 +116,7 @@ class Question(NamedTuple):
 
 
 def read_question(text: str, *, tokenizer: str) -> Question:
-    """Return the question as passages are scored against it. Raises WrongTokenizer.
-
-    tokenizer: the one that the index was made with.
-    """
+    """Return the question for scoring passages; tokenizer: that of the index. Raises WrongTokenizer."""
     # decomposed Hangul has two or three signs a syllable, so more is read before it is composed
     short = unicodedata.normalize("NFC", text[: 2 * MOST_QUESTION_CHARS])[:MOST_QUESTION_CHARS]
     question = expand(" ".join(short.split())).question
@@ -287,10 +284,7 @@ def _build_question(
     tokenizer: str,
     names: Sequence[str],
 ) -> CellQuestion | None:
-    """Return the question as cells are scored against it; None if no word names a value.
-
-    value_words: the part of the question that says which value is meant.
-    """
+    """Return the question for scoring cells, None if no word names a value; value_words: those that say which."""
     # what is asked for, without documents, periods, units and words that ask
     core = value_words
     for name in sorted(names, key=len, reverse=True):

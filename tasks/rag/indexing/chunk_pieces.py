@@ -247,6 +247,7 @@ class _Grid:
 
 
 def _make_row(grid: _Grid, row: int, names: tuple[tuple[str, ...], ...]) -> Row:
+    """Return a row as a line and as a sentence, in which each value follows the names of its columns."""
     spots = grid.covering(row)
     line = " | ".join(spot.text for spot in spots if spot.row == row)
     label = next((spot.text for spot in spots if spot.column == 0), "")

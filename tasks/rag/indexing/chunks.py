@@ -224,6 +224,7 @@ def _group_text(blocks: Sequence[Block], most_chars: int) -> list[_Part]:
 
 
 def _belong_together(first: _Part, second: _Part, most_chars: int) -> bool:
+    """Return whether two parts fit into one chunk, on one page, and are related by their headings."""
     if first.chars + 1 + second.chars > most_chars or first.blocks[0].page != second.blocks[0].page:
         return False
     if first.only_headings or second.only_headings:
@@ -305,6 +306,7 @@ class _Cutter(NamedTuple):
 def _make_draft(
     kind: Literal["text", "table"], text: str, blocks: Sequence[Block], heading_path: tuple[str, ...]
 ) -> Chunk:
+    """Return a chunk without ID, at the place of its first block, with the box and the cells that hold them all."""
     first, boxes = blocks[0], [block.bbox for block in blocks if block.bbox]
     bbox = None
     if boxes:

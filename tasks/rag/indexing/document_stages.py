@@ -226,6 +226,7 @@ def make_segment(leaf: Leaf, artifacts: Artifacts, *, centres: Ref | None) -> Se
     opened = None if centres is None else Centres.open(artifacts.path(centres))
 
     def contents() -> Iterator[DocumentContent]:  # a document at a time: all of them are too large
+        """Yield what the index stores of each document: chunks, vectors, tokens and numbers."""
         for document in leaf:
             searchable = artifacts.load(Searchable, document.chunked.chunks)
             yield DocumentContent(

@@ -299,10 +299,7 @@ NO_MODEL = "no vision model is configured; name one with `--vlm`"
 
 
 def plan_descriptions(records: Sequence[FigureRecord], *, documents: int, answered: Collection[str] = ()) -> FigurePlan:
-    """Count the model calls that describing the records would take.
-
-    answered: digests of the PNGs whose description stands in the response store.
-    """
+    """Count the figures and the calls to describe them; answered: digests of PNGs whose description is stored."""
     to_describe = [record for record in records if record.status == "kept"]
     digests = {record.image.digest for record in to_describe if record.image}
     dropped = [record.reason or "" for record in records if record.status == "dropped"]

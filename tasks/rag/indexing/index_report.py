@@ -272,6 +272,7 @@ def count_documents(
 
 
 def _make_status(name: str, parsed: Parsed, *, chunks: int = 0, before: CatalogueEntry | None = None) -> DocumentStatus:
+    """Return what became of a document; before: its entry in the last index version, None for a new one."""
     failure = parsed.failure
     if failure:
         status = "failed"

@@ -43,10 +43,7 @@ class MatchedMetadata(NamedTuple):
 
 
 def read_table(path: Path) -> MetadataTable:
-    """Read the CSV at `path`: UTF-8 with or without mark, or CP949; separated by commas, semicolons or tabs.
-
-    Raises MetadataUnusable.
-    """
+    """Read a CSV, UTF-8 or CP949, parted by commas, semicolons or tabs. Raises MetadataUnusable."""
     csv.field_size_limit(MOST_FIELD_CHARS)
     try:
         text = decode(read_bytes(path)).text

@@ -173,6 +173,7 @@ def _make_tax_fact(label: str, tax: re.Match[str]) -> Stated:
 
 
 def _read_amount(label: str, value: str) -> str | None:
+    """Return the first positive amount in digits, with its currency unless that is KRW; None without a sure amount."""
     stated = read_scales(label)
     for number in read_numbers(value):
         if number.value <= 0:
@@ -185,6 +186,7 @@ def _read_amount(label: str, value: str) -> str | None:
 
 
 def _read_period(_: str, value: str) -> str | None:
+    """Return `6 months`, else the first and last day as `2024-05-07/2024-05-20` or `/…`; None without any."""
     numbers = read_numbers(value)
     for number in numbers:
         if number.unit in DURATIONS:

@@ -137,6 +137,7 @@ def describe_figures(
                         count(digest)
 
     def ask_about(record: FigureRecord) -> FigureRecord:
+        """Return the record with its picture's description, or as failed where no request could be made of it."""
         picture = _picture_of(record)
         if picture and (trouble := troubles.get(picture.digest)):
             return mark_failed(record, trouble)

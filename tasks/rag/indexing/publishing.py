@@ -45,10 +45,7 @@ def build_corpus(
     centres: Ref | None = None,
     metadata: Path | None,
 ) -> tuple[Corpus, tuple[str, ...]]:
-    """Join what was read, cut and embedded into a corpus, with warnings about metadata and documents that lost letters.
-
-    Raises MetadataUnusable.
-    """
+    """Join documents into a corpus, with warnings on metadata and lost letters. Raises MetadataUnusable."""
     names = [file.name for file in scanned.files] + [alias.name for alias in scanned.aliases]
     matched = match_rows(read_table(metadata), names) if metadata else MatchedMetadata(by_file={})
     by_digest = {item.source.digest: item for item in parsed}

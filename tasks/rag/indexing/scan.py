@@ -167,6 +167,7 @@ class _Scan:
                 self._scan_entry(entry, prefix + _name(entry.name))
 
     def _scan_entry(self, entry: os.DirEntry[bytes], name: str) -> None:
+        """Add a file, or what a folder or zip holds, if the patterns take it; note what is skipped or refused."""
         is_zip = name.lower().endswith(".zip")
         if entry.is_symlink() and (message := self._bad_link(entry)):
             self._refuse(name, "link", message)
@@ -227,6 +228,7 @@ class _Scan:
                     self._scan_member(archive, info, f"{name}/{escape_unprintable(inner)}", nested=nested)
 
     def _scan_member(self, archive: ZipFile, info: ZipInfo, name: str, *, nested: bool) -> None:
+        """Add a file of a zip, or the files of a zip in it, if the patterns take it; note what is refused."""
         if message := explain_refusal(info, caps=self.caps):
             self._refuse(name, "refused", f"{message}.")
             return

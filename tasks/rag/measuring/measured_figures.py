@@ -173,6 +173,7 @@ def places_in(
     reranker = resources.reranker(rerank) if rerank else None
 
     def find_places(question: Question) -> list[Place]:
+        """Return the document and page of each of the best chunks for a question, best first."""
         result = search(
             opened,
             question.question,

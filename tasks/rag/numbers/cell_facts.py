@@ -427,10 +427,7 @@ def _find_currencies(
     amounts: Mapping[tuple[int, int], Amount],
     headers_of: Mapping[tuple[int, int], Sequence[str]],
 ) -> dict[int, str]:
-    """Return the currency of each column: its first sign holds for the amounts below, and may stand left of them.
-
-    Else it is that of its headers.
-    """
+    """Return each column's currency: its first sign, for amounts below and right of it, else that of its headers."""
     currencies: dict[int, str] = {}
     for (row, col), amount in sorted(amounts.items()):
         before = grid.get((row, col - 1))

@@ -242,6 +242,7 @@ class CellScorer:
         return Match(number, score, *label_fit[1:], certainty)
 
     def _score_labels(self, number: Number, around: str) -> LabelFit:
+        """Return how well a number's labels hold the question's words; score 0 if only text around holds any."""
         asked, weights = self._asked, self._weights
         # the label of a row, with its heading where it is a bare "Total"; and the headings above
         path = number.row_path

@@ -167,6 +167,7 @@ def _are_in_labels(words: str, labels: Labels, *, most: int | None = None) -> bo
 
 
 def _make_tasks(shape: Shape, whens: Sequence[When], display: Computation, plain: str) -> Iterator[Task]:
+    """Yield a task for each way to combine the lines and periods; none for a share of an unknown whole."""
     values = combine(shape.skeleton, shape.lines, percent=display.in_percent)
     only = values[0].expression if len(values) == 1 else None
     if isinstance(only, Line) and not is_ratio(only) and ASKS_SHARE.search(shape.skeleton):

@@ -42,10 +42,7 @@ class _Term(NamedTuple):
 
 
 def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Combined, ...]:
-    """Combine lines as the skeleton of a question says; empty where it does not say how they belong together.
-
-    percent: whether the question speaks of percent.
-    """
+    """Combine lines as the skeleton says, empty where it does not; percent: whether the question speaks of percent."""
     plain = " ".join(SMALL.sub(" ", skeleton).split())
     with_ratios = [(line, line.concept if is_ratio(line) else None) for line in lines]
     terms = [_Term(line.name, line, UNITS.get(ratio.unit, "") if ratio else "amount") for line, ratio in with_ratios]

@@ -135,6 +135,7 @@ def _label_words(text: str) -> Iterator[str]:
 
 @cache
 def _all_names() -> Sequence[_Name]:
+    """Return the names of all concepts as words, each with its rank among those of its language."""
     return [
         _Name(tuple(_label_words(name)), rank, concept, JOINS.search(name) is not None, bool(HANGUL.search(name)))
         for concept in concepts().values()
@@ -148,6 +149,7 @@ def _all_names() -> Sequence[_Name]:
 
 @cache
 def _names_by_word() -> Mapping[str, Sequence[_Name]]:
+    """Return the names of concepts by each word that they hold."""
     by_word: dict[str, list[_Name]] = {}
     for name in _all_names():
         for word in frozenset(name.words):

@@ -123,6 +123,7 @@ class Evaluator:
                 return self._evaluate_over(aggregate, operand, (when.before(), when))  # opening and closing
 
     def _evaluate_over(self, aggregate: str, expression: Expression, whens: Sequence[When]) -> Value:
+        """Return an aggregate of an expression over periods, all of which must have a value. Raises NoGrowthRate."""
         if aggregate == "previous":
             return self.evaluate(expression, whens[0])
         # all must be there: a year that is missing could be the highest
@@ -151,6 +152,7 @@ class Evaluator:
         return Value(rate, "", f"({_bracket(last, 2)} ÷ {_bracket(first, 3)})^(1/{span}) − 1", 1)
 
     def _evaluate_line(self, line: Line, when: When | None) -> Value:
+        """Return the value of a line's cell, which is cited, else of its formula. Raises NoYear, NotFound."""
         if when is None:
             raise NoYear(line.name)
         concept = line.concept
@@ -243,6 +245,7 @@ def _restrict_to_part(expression: Expression, of: str) -> Expression:
 
 
 def _combine(sign: str, left: Value, right: Value) -> Value:
+    """Return `left sign right` with its unit and text. Raises UnitsDiffer, ZeroDivisionError with the text."""
     level = PRECEDENCE[sign]
     text = f"{_bracket(left, level)} {SIGNS[sign]} {_bracket(right, level + (sign in '-/'))}"
     units = {left.unit, right.unit} - {""}

@@ -150,6 +150,7 @@ def find_years(text: str) -> tuple[int, ...]:
 
 
 def _tokenize(text: str) -> Iterator[_Token]:
+    """Yield the numbers, signs and brackets of a formula and the words between them, in order."""
     end = 0
     for match in TOKENS.finditer(text):
         if words := text[end : match.start()].strip(" ,;:"):
@@ -167,6 +168,7 @@ def _tokenize(text: str) -> Iterator[_Token]:
 
 
 def _parse_sum(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+    """Return the sum that the tokens begin with, and the tokens behind it. Raises NoExpression."""
     if depth > MOST_DEPTH:
         raise NoExpression(f"brackets are nested more than {MOST_DEPTH} deep")
     left, rest = _parse_product(tokens, depth)
@@ -177,6 +179,7 @@ def _parse_sum(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequen
 
 
 def _parse_product(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+    """Return the product that the tokens begin with, and the tokens behind it. Raises NoExpression."""
     left, rest = _parse_factor(tokens, depth)
     while rest and rest[0].kind == "sign" and rest[0].text in "*/":
         right, after = _parse_factor(rest[1:], depth)
@@ -185,6 +188,7 @@ def _parse_product(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Se
 
 
 def _parse_factor(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+    """Return the number, line, bracket or aggregate at the front, and the tokens behind it. Raises NoExpression."""
     if not tokens:
         raise NoExpression("the formula ends where a line is expected")
     first, rest = tokens[0], tokens[1:]

@@ -57,10 +57,7 @@ def describe_doubt(broken: Broken, scale: Decimal, language: Language = "en") ->
 
 
 def describe_in_answer(n: int, broken: Broken, scale: Decimal, language: Language) -> str:
-    """Write the sentence of an answer about a broken identity: `[2] does not add up: the rows above give 530.`
-
-    n: the mark of the citation.
-    """
+    """Write a sentence on a broken identity: `[2] does not add up: the rows above give 530.`; n: mark of citation."""
     sentence = IN_DOUBT if broken.kind == "spelling" else OF_ANSWER
     return sentence[language].format(n=n, why=describe_doubt(broken, scale, language))
 

@@ -113,6 +113,7 @@ class Lines:
         return -self._rank.get(number.document, 0), len(self._named[number.document, number.table]), size, -number.table
 
     def _numbers_of(self, year: int) -> list[Number]:
+        """Return the numbers of a year, read once; note the columns and concepts of their tables."""
         if year not in self._years:
             self._years[year] = list(self.read(year))
             self._sizes.update((number.document, number.table, number.col) for number in self._years[year])
@@ -128,6 +129,7 @@ class Lines:
         return self._years[year]
 
     def _score(self, line: Line, number: Number, columns: PeriodColumns) -> float:
+        """Return how well a number fits a line by its labels, period, table and column; 0 if it does not."""
         # none: the line has no concept, and may be either
         if not columns.includes(
             number.document, number.period, balance=(line.concept.statement == "balance" if line.concept else None)
@@ -206,6 +208,7 @@ def number_of(row: Mapping[str, Any]) -> Number:
 
 
 def _score_line(line: Line, number: Number) -> float:
+    """Return how well a number's labels and unit fit a line: 1 for its name, 0 where it is another line."""
     label = label_of(number.row_path)
     concept = line.concept
     if concept is None:

@@ -125,6 +125,7 @@ def _add_terms(terms: Sequence[Expression]) -> Expression:
 
 
 def _read_patterns(text: str, question: str) -> Iterator[Reading]:
+    """Yield readings by the patterns of sentences that match: a share, a list of values, or a pair of them."""
     for operation_name, pattern, pair in PATTERNS:
         match = pattern.search(text)
         if match is None:
@@ -155,6 +156,7 @@ def _read_pair(operation_name: str, first: str, second: str, shared: str, questi
 
 
 def _make_ratio(part: str, whole: str, question: str) -> Reading:
+    """Return part ÷ whole, shown as times, percent or an amount as the question says."""
     display_unit: DisplayUnit = "times" if TIMES.search(question) else "%" if PERCENT.search(question) else "amount"
     return Reading(
         Operation("/", _make_line(part), _make_line(whole)),
@@ -164,6 +166,7 @@ def _make_ratio(part: str, whole: str, question: str) -> Reading:
 
 
 def _make_differences(more: str, less: str, shared: str, question: str) -> Iterator[Reading]:
+    """Yield a ratio where the question asks for times; else a relative difference if it may be, then `more − less`."""
     if TIMES.search(question):
         yield _make_ratio(more, less, question)
         return

@@ -87,6 +87,7 @@ def fiscal_year_to(end: date) -> Period:
 
 
 def _make_span(end: date, months: int) -> Period:
+    """Return the period of so many months that ends on a day; one of twelve months is a fiscal year."""
     # it begins on the day after the same day `months` earlier; the end of a month stays the end of a month
     year, month = divmod(end.year * 12 + end.month - 1 - months, 12)
     last = monthrange(year, month + 1)[1]
@@ -192,6 +193,7 @@ def write_years_out(question: str) -> str:
     """
 
     def write_out(match: re.Match[str]) -> str:
+        """Return the year, span of years or quarter of a match with years of four digits."""
         if match["from"]:
             later = int(match["to"]) > int(match["from"][2:])  # else a month: 2020-05
             return f"{match['from']}-{match['from'][:2]}{match['to']}" if later else match[0]

@@ -99,10 +99,7 @@ def _is_instruction(clause: str) -> bool:
 
 
 def parse_shape(question: str, *, spoken_names: Sequence[str], names: Sequence[str]) -> Shape:
-    """Parse a question that holds no instructions.
-
-    spoken_names: what it calls the documents. names: their own names.
-    """
+    """Parse a question without instructions; spoken_names: what it calls documents; names: their own."""
     text = mark_names(NAME_BRACKETS.sub(" ", question), spoken_names)
     text = SPAN_OF_YEARS.sub(" ", YEAR_SAID.sub(PERIOD, PART_SAID.sub(PERIOD, text)))
     text = " ".join(BETWEEN_PERIODS.sub(" ", text).replace(PERIOD, " ").split())
@@ -131,6 +128,7 @@ def mark_names(text: str, spoken_names: Sequence[str]) -> str:
 
 
 def _parse_atoms(text: str, all_names: str) -> Iterator[Atom]:
+    """Yield the atoms of a question in order: mentions of lines (`L`), other words by their class."""
     mentioned = mentions(text)
     starts = {mention.start: mention for mention in mentioned}
     at = 0
@@ -153,6 +151,7 @@ def _parse_atoms(text: str, all_names: str) -> Iterator[Atom]:
 
 
 def _classify(word: str, all_names: str) -> str:
+    """Return the class of a word: `n` a name, `a` or `x` a sign, `f` free, one of CLASSES, `U` unknown."""
     plain = re.sub(r"['’]s?$", "", word.lower())
     if word in (NAME, OWNER):
         return "n"

@@ -496,6 +496,7 @@ def _unlabelled_rows(rows: Mapping[int, Sequence[Cell]], row: int, step: int) ->
 
 
 def _may_head(row: Sequence[Cell]) -> bool:
+    """Return whether a row may name columns: texts without amounts, beside no label but a unit or a span of time."""
     texts = [cell.text.strip() for cell in row if cell.col]
     labels = [cell.text.strip() for cell in row if not cell.col]
     return (

@@ -188,6 +188,7 @@ MOST_NAMED = 3
 
 
 def _describe_missing(error: NotFound, documents: Sequence[str], language: Language, years: Years) -> str:
+    """Return the message about a missing line, with the years that tables have where its year is none of them."""
     where = ", ".join(documents[:MOST_NAMED]) + (" …" if len(documents) > MOST_NAMED else "")
     message = MISSING[language].format(name=error, where=where or "…")
     table_years = years()

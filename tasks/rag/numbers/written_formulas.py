@@ -215,10 +215,7 @@ def _longest_formula(body: str, names: set[str]) -> Expression | None:
 
 
 def find_root(definitions: Sequence[Definition], question: str) -> Definition | None:
-    """Return the definition of what a question asks for; None where it asks for a value with a defined input.
-
-    question: without its definitions.
-    """
+    """Return the definition of what `question`, without definitions, asks for; None if only an input is defined."""
     named_there = {definition.concept.key for definition in mentions(question)}
     words = f" {' '.join(words_of(question))} "
     for definition in definitions:

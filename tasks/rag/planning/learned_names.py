@@ -81,10 +81,7 @@ LEAST_OF_TWO_SYLLABLES = 90
 
 @lru_cache(maxsize=4_000)
 def spell_sound(name: str) -> str:
-    """Return roughly how a name is pronounced: consonants in capitals, vowels small.
-
-    Empty for a name with letters of other scripts than Hangul and Latin.
-    """
+    """Return roughly how a name sounds: capital consonants, small vowels; "" beyond Hangul and Latin letters."""
     runs = re.findall(r"[가-힣]+|[a-z]+", unicodedata.normalize("NFC", name.lower()))
     if not runs or len("".join(runs)) < len(re.sub(r"[\s.&'’-]", "", name)):
         return ""

@@ -112,6 +112,7 @@ class NameLookup:
         self._rarities: dict[str, float] = {}
 
     def _load_name(self, at: int) -> _Name:
+        """Return the name at a position of the catalogue with its documents; the last ones are kept in memory."""
         if at not in self._known:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()  # those that are still asked for are soon read again

@@ -206,10 +206,7 @@ class _Routing:
         return self._choose_surely(certain + by_project, further=further)
 
     def _choose_surely(self, mentions: list[Mention], *, further: list[Mention]) -> _Route:
-        """Choose by entity and title together where both are named, else by what is named.
-
-        further: vaguer names beside them, whose documents are added.
-        """
+        """Choose by entity and title where both are named, else by either; `further`, vaguer names add documents."""
         entities = [mention for mention in mentions if mention.kind == "entity"]
         titles = [mention for mention in mentions if mention.kind == "title"]
         documents, agree = _documents_of(entities or titles), True

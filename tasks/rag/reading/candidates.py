@@ -60,10 +60,7 @@ class Candidate(NamedTuple):
 
 
 def list_candidates(page: Page, question: Question, scores: Features) -> list[Candidate]:
-    """Return some hundred candidates over the tables and the values of sentences.
-
-    scores: (cells,); those that fit the question best are put together.
-    """
+    """Return some hundred candidates over tables and sentences, of the cells with the best scores, (cells,)."""
     return list(_Lister(page, question, scores).list_all()) if page.cells else []
 
 
@@ -84,6 +81,7 @@ class _Lister:
             self._first.setdefault(word if word.isdigit() else next(iter(page.stems.of(word)), word), place)
 
     def list_all(self) -> Iterator[Candidate]:
+        """Yield all candidates: single cells first, then computations over rows, columns, sentences and pairs."""
         yield from self._values()
         yield from self._rows()
         yield from self._columns()
@@ -96,6 +94,7 @@ class _Lister:
         yield from self._spans()
 
     def _values(self) -> Iterator[Candidate]:
+        """Yield the best cells as they are written, then negative ones of the best amounts with their sign turned."""
         first_places: dict[str, int] = {}
         for at in self.order[:BEST_CELLS]:
             text = self.cells[at].text
@@ -261,6 +260,7 @@ class _Lister:
     def _of_column(
         self, column: int, group: Sequence[int], links: Mapping[str, float], texts_of: Sequence[object]
     ) -> Iterator[Candidate]:
+        """Yield extremes, list, sum, average and counts of a column's amounts in some rows, with and without totals."""
         page, cells = self.page, self.cells
         inside = set(group)
         number, table = page.columns[column].number, page.columns[column].table
@@ -298,6 +298,7 @@ class _Lister:
     def _counts(
         self, part: Sequence[int], values: Sequence[Decimal], links: Mapping[str, float]
     ) -> Iterator[Candidate]:
+        """Yield how many values are above, and how many below, each of the first two amounts in the question."""
         for limit in (amount.printed for amount in self.question.amounts[:2]):
             for sign in (1, -1):
                 count = sum(sign * value > sign * limit for value in values)
@@ -477,6 +478,7 @@ class _Lister:
         /,
         **links: float,
     ) -> Candidate:
+        """Return a candidate with its features: those of its operands, those of its number, and `links`."""
         operands = tuple(cells[:MOST_OPERANDS])
         if operands not in self._links:
             self._links[operands] = self._link(operands)

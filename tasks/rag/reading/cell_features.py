@@ -162,6 +162,7 @@ def _describe_lines(page: Page, cell: Cell, asked: Mapping[str, str | None]) -> 
 
 
 def _describe_row(page: Page, at: int, weigher: Weigher, whole: float, question_run: str) -> tuple[float, ...]:
+    """Return ten features of a row: how its name, path and texts fit the question, and its place."""
     row, stems, bag = page.rows[at], page.stems, weigher.question.bag
     name = frozenset(stems.of(row.name))
     path = name.union(*(stems.of(text) for text in row.path))
@@ -181,6 +182,7 @@ def _describe_row(page: Page, at: int, weigher: Weigher, whole: float, question_
 
 
 def _describe_column(page: Page, at: int, weigher: Weigher, whole: float, question_run: str) -> tuple[float, ...]:
+    """Return seven features of a column: how its headers fit the question, and its place from left and right."""
     column, bag = page.columns[at], weigher.question.bag
     heads = frozenset(stem for head in column.heads for stem in page.stems.of(head))
     last = max(other.number for other in page.columns if other.table == column.table)
@@ -196,6 +198,7 @@ def _describe_column(page: Page, at: int, weigher: Weigher, whole: float, questi
 
 
 def _describe_sentence(page: Page, at: int, weigher: Weigher, whole: float, question_run: str) -> tuple[float, ...]:
+    """Return ten features of a sentence at the positions of a row's (`_describe_row`)."""
     text = page.sentences[at].text
     words = frozenset(page.stems.of(text))
     cover = weigher.cover(words, whole)

@@ -177,6 +177,7 @@ class Page:
         self._add_sentences()
 
     def _lay_out(self, records: Sequence[Mapping[str, Any]], order: Mapping[tuple[str, int], int]) -> None:
+        """Set cells, rows and columns from the records of tables; order: the number of each (document, table)."""
         stems = self.stems
         heads_of = [tuple(record["column_path"] or ()) for record in records]
         paths_of = [tuple(record["row_path"] or ()) for record in records]
@@ -216,6 +217,7 @@ class Page:
         self.columns = [Column(table, number, heads, tuple(ats)) for (table, number, heads), ats in columns.items()]
 
     def _add_sentences(self) -> None:
+        """Append a cell without a column for each amount in the sentences, with the years around it."""
         for number, sentence in enumerate(self.sentences):
             text = sentence.text
             values = [each for each in read_numbers(text) if each.unit not in (*CALENDAR, "year", "time")]

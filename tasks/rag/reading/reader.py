@@ -527,6 +527,7 @@ class _Answer:
         return tuple(cited.values())
 
     def _cite(self, n: int, cell: Cell) -> Citation:
+        """Return citation `n` of a cell, quoting its sentence, or its row's path and column's header with its text."""
         if cell.column < 0:
             sentence = self.page.sentences[cell.row]
             hit = self.page.hits[sentence.hit]

@@ -219,10 +219,7 @@ class _Search:
 
 
 def alternate(rankings: Iterable[Sequence[Item]], *, key: Callable[[Item], Hashable]) -> list[Item]:
-    """Return the first item of each ranking, then the second of each, and so on, without repeats.
-
-    key: a function whose value equal items have in common.
-    """
+    """Return the first item of each ranking, then the second of each, and so on; of items of equal `key` the first."""
     first: dict[Hashable, Item] = {}
     for turn in zip_longest(*rankings):
         for item in turn:
