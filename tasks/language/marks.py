@@ -94,6 +94,7 @@ def write_plain(text: str) -> PlainText | None:
 
 
 def _is_mark(match: re.Match[str]) -> bool:
+    """Return whether raised signs are the mark of a note: no signed number, unit or power of ten."""
     run, before = match[0], match.string[max(0, match.start() - 4) : match.start()]
     if _SIGNED.search(run):
         return False
@@ -117,6 +118,7 @@ def _write_power(match: re.Match[str]) -> str:
 
 
 def _write_fraction(match: re.Match[str]) -> str:
+    """Return a fraction, with the whole number before it, as a decimal of at most ten places."""
     above, below = match["above"], match["below"]
     if match["sign"]:
         above, _, below = unicodedata.normalize("NFKC", match["sign"]).partition("⁄")

@@ -1,7 +1,4 @@
-"""Patterns and words by which `numbers` recognises dates, amounts, units and currencies, and digits that are no number.
-
-Every repetition is bounded or possessive, so that reading stays linear in the length of the text.
-"""
+"""Patterns and words for dates, amounts, units and non-numbers; all are bounded, so that reading stays linear."""
 
 from __future__ import annotations
 
@@ -47,8 +44,7 @@ FIRST_DIGITS = re.compile(rf"(?P<digits>{_NUMBER}|[일이삼사오육륙칠팔�
 MORE_DIGITS = re.compile(
     rf"\s?(?P<digits>(?:{_NUMBER})(?=\s?[십백천만억조]|\s?(?:원|달러))|[일이삼사오육륙칠팔구](?=\s?[십백천만억조원]))"
 )
-# 3 조직 is no 3조: behind a multiplier stands another, a unit, a particle, or no Hangul; before it no space,
-# unless it is money
+# 3 조직 is no 3조: behind a multiplier comes another, a unit, a particle or no Hangul; only money has a space before
 _AFTER_MULTIPLIER = (
     r"(?=\s?(?:[십백천만억]|조(?!직|건|치|사|기|항))|\s?여?\s?(?:원|달러|불|유로|엔|위안)|[^가-힣]|$"
     r"|[일이삼사오육륙칠팔구][십백천만억조원]"
@@ -113,8 +109,7 @@ MARKS = tuple(
         r"\s[0-9]{1,3}(?:\.[0-9]{1,3}){0,3}(?![0-9]|,[0-9])",
     )
 )
-"""Digits that are no numbers: citations, list markers, telephone and business numbers, versions, ordinals and forms,
-articles of laws, captions."""
+"""Digits that are no numbers: citations, list marks, telephone numbers, versions, ordinals, articles, captions."""
 IDS = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z])[A-Za-z0-9]++(?:[-_][A-Za-z0-9]++|\.[0-9]++)*+")
 """Words of letters and digits such as SFR-001, whose digits are no numbers."""
 GLUED = re.compile(rf"(?:{'|'.join(_GLUED)})[0-9]")

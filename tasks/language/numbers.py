@@ -53,6 +53,7 @@ def read_numbers(text: str) -> list[Number]:
 
 
 def _read(text: str) -> list[Number]:
+    """Return the numbers of a text in order; dates, times and amounts in Hangul are read first, as wholes."""
     working = text.translate(words.PLAIN_SIGNS)
     numbers: list[Number] = []
     for pattern, read in _CALENDAR_READERS:
@@ -144,6 +145,7 @@ def _without_id(match: re.Match[str]) -> str:
 
 
 def _date(match: re.Match[str]) -> list[Number]:
+    """Return the dates of a match, two for a range with one year; empty where no calendar has the first."""
     parts = match.groupdict()
     day, year = parts.get("day"), None
     if written := parts.get("year"):
@@ -168,6 +170,7 @@ def _calendar(match: re.Match[str], start: int, *, year: int | None, month: int,
 
 
 def _time(match: re.Match[str]) -> list[Number]:
+    """Return the time as hour · 100 + minute; empty for a bare hour, and where no clock shows it."""
     half = (match["before"] or match["after"] or "").lower().replace(".", "")
     if not half and not (match["minute"] or match["hour_mark"]):
         return []
@@ -182,6 +185,7 @@ def _time(match: re.Match[str]) -> list[Number]:
 
 
 def _hangul_money(match: re.Match[str]) -> list[Number]:
+    """Return an amount in KRW; empty for one without a Hangul digit, or not read to its end."""
     if not any(sign in DIGIT_SYLLABLES for sign in match["amount"]):
         return []
     amount = read_amount(match.string, match.start("amount"))
@@ -190,6 +194,7 @@ def _hangul_money(match: re.Match[str]) -> list[Number]:
 
 
 def _quantities(text: str) -> Iterator[Number]:
+    """Yield numbers with their sign, scale, and unit or currency, in order; none inside a word."""
     position = 0
     for digits in words.DIGITS.finditer(text):
         if digits.start() < position or len(digits.group()) > MOST_DIGITS:

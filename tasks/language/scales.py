@@ -1,7 +1,6 @@
 """Reads the units that captions, headers and labels state for bare numbers: `$’000`, `(in millions)`, `(단위: 억원)`.
 
-No heading is listed: a statement is a word, a letter or zeros of scale, with a currency before or behind it, and it
-counts where `in`, brackets or a currency beside the scale show that it is none of a sentence.
+A statement is a word, letter or zeros of scale beside `in`, brackets or a currency; no heading needs to be listed.
 """
 
 from __future__ import annotations
@@ -145,6 +144,7 @@ def _read_statement(match: re.Match[str]) -> Iterator[Scale]:
 
 
 def _factor_of(match: re.Match[str]) -> Decimal:
+    """Return the factor that a scale stands for: 1,000 for `TEUR`, 10 ** 6 for `000,000`."""
     if word := match["word"] or match["letter"] or match["prefix"]:
         word = "k" if word == "T" else word.lower()  # TEUR: Tausend
         tens = {"10": 10, "ten": 10, "100": 100, "hundred": 100}

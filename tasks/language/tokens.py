@@ -1,8 +1,7 @@
 """Tokenizes text for BM25: English stems, Korean morphemes, and numbers, dates and ids kept whole.
 
-Korean is split by kiwi where kiwipiepy is installed, else into pairs of syllables (mean reciprocal rank at 10 over
-720 Korean pages: split at spaces .722, pairs .889, kiwi .915). Questions and index must use the same tokenizer, so an
-index records its name.
+Korean is split by kiwi where kiwipiepy is installed, else into pairs of syllables (MRR at 10 over 720 Korean pages:
+spaces .722, pairs .889, kiwi .915). An index records its tokenizer's name, since questions must use the same one.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ BIGRAM = "bigram"
 MOST_TEXTS = 20_000
 """Texts whose stems are in memory, some 20 MB, when they are forgotten."""
 
-# The epsilon of rank-bm25 gives a word of most chunks a quarter of the average idf, more than many words with a
-# meaning have; so the words of grammar are left out.
+# Left out: rank-bm25's epsilon gives them a quarter of the average idf, more than many words with a meaning have.
 _GRAMMAR = """
 a an and are as at be been but by can could did do does for from had has have how if in into is it its may of
 on or our shall should so such than that the their them then there these they this those to was we were what
@@ -164,6 +162,7 @@ def _pairs(run: str) -> Iterator[str]:
 
 
 def _content(morphemes: Iterable[Any]) -> Iterator[str]:
+    """Yield the content words of Korean morphemes, each number with its unit, and nouns joined to compounds."""
     number, nouns, end = "", list[str](), -1
     for morpheme in morphemes:
         tag = morpheme.tag.partition("-")[0]  # VA-I, VV-R: irregular, regular
@@ -196,8 +195,7 @@ def _kiwi() -> Any:
 
 @lru_cache(maxsize=200_000)
 def _stem(word: str) -> str:
-    # the module's own `stemmer()` would take PyStemmer if that is there, whose rules may be of another version;
-    # a stemmer of its own for each word, as one stores the current word and is not thread-safe
+    # not `stemmer()`, which may be a PyStemmer of other rules; one for each word, as it is not thread-safe
     from snowballstemmer.english_stemmer import EnglishStemmer
 
     return EnglishStemmer().stemWord(word.replace("’", "'"))
