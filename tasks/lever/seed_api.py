@@ -489,6 +489,7 @@ class _GroupsWithEmbedding(Dataset[Item]):
         }
 
     def _gather_pool(self, sample: _Group) -> Tensor:
+        """Return the embeddings of a sample's candidates, (K, d): its own, those of its pool, or all."""
         if self.candidate_embeddings.ndim == 3:
             return _look_up_vector(self.candidate_embeddings, sample.query)
         if sample.pool is None:
@@ -618,6 +619,7 @@ def _find_positions(query: str, ids: Sequence[str], position: Mapping[str, int])
 
 
 def _look_up_vector(vectors: Vectors, query: str) -> Tensor:
+    """Return the embedding of a query by its id, or number. Raises FileUnusable if there is none."""
     number = int(query) if query.isdecimal() else None
     if isinstance(vectors, Tensor):
         if number is None or number >= len(vectors):
@@ -708,6 +710,7 @@ class GRPOTrainer:
         steps = total_epochs * len(self.train_loader)
 
         def objective(step: int, batch: Item) -> dict[str, Tensor]:
+            """Return the loss of imitation, at a temperature that goes linearly over all epochs."""
             number = epoch * len(self.train_loader) + step
             loss = self.model.compute_rce_loss(
                 *_inputs_of(batch),
@@ -729,6 +732,7 @@ class GRPOTrainer:
         top_k = self.grpo_early_top_k if epoch < self.grpo_early_epochs else self.grpo_late_top_k
 
         def objective(step: int, batch: Item) -> dict[str, Tensor]:
+            """Return the values of the GRPO loss, after moving `kl_beta` towards its target range."""
             del step
             old = pad_sequence([old_log_probs_dict[query] for query in batch["query_id"]], batch_first=True)
             values = self.model.compute_grpo_loss(
@@ -757,6 +761,7 @@ class GRPOTrainer:
         return {name: sum(values) / len(values) for name, values in history.items()}
 
     def _on_device(self, loader: Iterable[Item]) -> Iterable[Item]:
+        """Yield the batches on the trainer's device; all members count as judged where `judged` is missing."""
         for batch in loader:
             on_device = {
                 name: value.to(self.device) if isinstance(value, Tensor) else value for name, value in batch.items()

@@ -71,6 +71,7 @@ def draw_pools(
     ids, own = _locate_queries(queries, candidates, size)
 
     def read_vectors(bank_name: str) -> tuple[Vectors, Vectors]:
+        """Return vectors (Q, d) of the queries and (N, d) of the candidates. Raises FileUnusable without the bank."""
         if bank_name not in banks:
             raise FileUnusable(
                 f"similar candidates need the embeddings of the {bank_name} alone; export them, or use RandSampler"
@@ -82,6 +83,7 @@ def draw_pools(
         return find_most_similar(*read_vectors(bank_name), own=own, count=count).tolist()
 
     def rank_by_modality(modality: str, count: int) -> list[list[int]]:
+        """Return the rows of the `count` candidates nearest to each query, near ties decided by the joint vectors."""
         if modality == "joint":
             return rank_similar(modality, count)
         stacked = (
@@ -231,10 +233,7 @@ def find_leaks(dataset: Dataset, banks: Banks) -> dict[str, Leak]:
 
 
 def without_leaks(dataset: Dataset, leaks: Mapping[str, Leak]) -> Dataset:
-    """Return the dataset without the leaks among candidates and train queries; they are listed in `left_out`.
-
-    Raises DatasetUnusable if none is left.
-    """
+    """Return the dataset without leaks, which `left_out` lists. Raises DatasetUnusable if nothing is left."""
     reasons = {name: f"it is {leak.examined} of validation or test again, by {leak.by}" for name, leak in leaks.items()}
     parted = dataset.model_copy(
         update={

@@ -159,6 +159,7 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
     def take(
         split: str, questions: list[VqaQuestion], count: int | None, *, needed: bool = True
     ) -> tuple[VqaItem, ...]:
+        """Return the first `count` usable items (None: all). Raises DatasetUnusable if `needed` and none is."""
         items = tuple(islice(select_usable(questions, left_out, inspect), count))
         if needed and not items:
             first = next((f"question {id}: {why}" for id, why in left_out.items()), "it is empty")
@@ -183,6 +184,7 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
 
 
 def _read_questions_in(folder: Path, source: Source) -> list[VqaQuestion]:
+    """Return the questions of the source's files below a folder. Raises DatasetUnusable if one is missing."""
     questions, annotations = _find(folder, source.questions), _find(folder, source.annotations)
     if questions is None or annotations is None:
         missing = source.questions if questions is None else source.annotations

@@ -178,10 +178,7 @@ class IdsFile(BaseModel):
 
     @classmethod
     def read(cls, path: Path, ids: Path | None) -> Self:
-        """Read the named file about the embeddings in `path`, else the one beside them, else nothing.
-
-        Raises FileUnusable.
-        """
+        """Read the named file about the embeddings in `path`, else the one beside, if any. Raises FileUnusable."""
         place = ids or ids_file(path)
         if ids is None and not place.exists():
             return cls()

@@ -43,10 +43,7 @@ def make_rl_data(
     seed: int,
     judge: str,
 ) -> tuple[RlData, dict[str, str]]:
-    """Draw and judge the pointers of these train queries; return RL data, and why some must be judged again.
-
-    Raises what Judging raises.
-    """
+    """Return RL data of these train queries, and why some must be judged again. Raises what Judging raises."""
     selector.eval()
     drawn = draw_pointers(
         selector,
@@ -91,6 +88,7 @@ def draw_pointers(
         return torch.randperm(size, generator=generator)[:shots].tolist()
 
     def propose(pointers: Sequence[Sequence[Sequence[int]]], method: Method, temperature: float | None = None) -> None:
+        """Add a record for each pointer that none has; the rank in its group is kept for beams alone."""
         for of_query, group in zip(drawn, pointers, strict=True):
             for number, pointer in enumerate(map(tuple, group)):
                 rank = number if method == "beam" else None
@@ -230,10 +228,7 @@ class _Beam:
                 self._worth[position] = max(log_prob, self._worth.get(position, -math.inf))
 
     def extend_best(self) -> list[Pointer]:
-        """Keep the best sequences of the last pick; return the best one extended by candidates of the better half.
-
-        Nothing if none is kept.
-        """
+        """Keep the best sequences of the last pick; return the best one's extensions by the better half, if any."""
         self._best_sequences, self._scores = self._rank()[: self._width], {}
         if not self._best_sequences:
             return []

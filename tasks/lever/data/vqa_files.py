@@ -105,10 +105,7 @@ class VqaQuestion(NamedTuple):
 
 
 def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: str = "") -> list[VqaQuestion]:
-    """Read the questions of a pair of official files; pictures are only looked up by name. Raises DatasetUnusable.
-
-    prefix: put before every question ID.
-    """
+    """Read a pair of official files, `prefix` before each ID; pictures are not opened. Raises DatasetUnusable."""
     question_entries = read_entries(questions, under="questions")
     annotation_entries = read_entries(annotations, under="annotations")
     file_names = {path.name for path in images.iterdir()} if images.is_dir() else set[str]()
@@ -116,6 +113,7 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
     subtype, folder = year[0] if year else "", images.absolute()
 
     def read(id: str, question: Mapping[str, Any]) -> VqaQuestion:
+        """Return a question as an item, or with the problem for which it is left out."""
         image_id, text = question.get("image_id"), question.get("question")
         names = list(_image_names(image_id, subtype))
         name = next((name for name in names if name in file_names), None)
@@ -271,6 +269,7 @@ class Pictures:
         return self._cached(item.image, item.image_sha256)
 
     def _read(self, path: str, sha256: str) -> Image:
+        """Return the picture at `path` as PNG. Raises DatasetUnusable if it is missing, changed or damaged."""
         try:
             data = Path(path).read_bytes()
         except OSError as error:

@@ -208,6 +208,7 @@ def train_judge(*, steps: int = STEPS, tell: Tell = lambda _: None) -> bytes:
         net = DigitsNet(NetConfig())
 
     def tower_loss(step: int) -> Tensor:
+        """Return the tower's cross-entropy on pairs of distorted digits that `step` draws."""
         generator = seeded_generator(0, f"tower {step}")
         pairs = torch.randint(len(digits.ink), (TOWER_BATCH, 2), generator=generator)
         ink = _distort(digits.ink[pairs].flatten(0, 1), generator).unflatten(0, (-1, 2))
@@ -223,6 +224,7 @@ def train_judge(*, steps: int = STEPS, tell: Tell = lambda _: None) -> bytes:
     gallery = _render_gallery(net.tower, digits, generator=seeded_generator(0, "gallery"))
 
     def reader_loss(step: int) -> Tensor:
+        """Return the cross-entropy of all answers in sequences that `step` draws, with fewer digits at first."""
         most_digits = 3 if step < FEW_UNTIL * steps else MOST_DIGITS
         codes, kinds, answers = _draw_sequences(
             gallery, most_digits=most_digits, generator=seeded_generator(0, f"reader {step}")

@@ -179,6 +179,7 @@ class Judging:
         """Ask for answers and remember the judgments; return those that may turn out otherwise another time."""
 
         def requests() -> Iterator[tuple[PromptedQuery, ChatRequest]]:
+            """Yield each new prompt with its request; one whose picture is unusable gets a failed judgment instead."""
             for prompt in new:
                 try:
                     yield prompt, self._request(prompt)
@@ -217,10 +218,7 @@ class Judging:
         return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
 
     def _weigh(self, requests: Sequence[tuple[PromptedQuery, tuple[str, ...]]]) -> list[_Likelihoods]:
-        """Return the log-probabilities of each pair, in order; each is looked up or asked for once.
-
-        Raises JudgeUnusable where no question at all has a log-probability.
-        """
+        """Return each pair's log-probabilities, in order, asked for once. Raises JudgeUnusable where none has any."""
         self._refuse_unknown_items([prompt for prompt, _ in requests])
         new = (pair for pair in dict.fromkeys(requests) if pair not in self._likelihoods)
         pairs = sorted(new, key=lambda pair: self._prefix(pair[0]))

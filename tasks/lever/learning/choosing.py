@@ -414,6 +414,7 @@ def search_best(
     scored: dict[str, set[tuple[str, ...]]] = {query: set() for query in queries}
 
     def add(outcome: Outcome) -> None:
+        """Note what was scored for a query, and the outcome if it is the query's best."""
         if outcome.accuracy is not None:
             scored[outcome.query].add(outcome.shown)
         best_so_far = best[outcome.query]
@@ -428,6 +429,7 @@ def search_best(
         return _accuracy_of(best[query]) >= PERFECT or count == math.perm(len(pool), shots)
 
     def draw_untried(query: str) -> Iterator[PromptedQuery]:
+        """Yield prompts with random pointers of a query's pool that have no score yet."""
         pool, rng = pools.pools[query], generator_of(query, seed=seed, purpose=f"oracle {shots}")
         for pointer in _draw_pointers(len(pool), shots=shots, rng=rng):
             demonstrations = tuple(pool[at] for at in pointer)

@@ -42,10 +42,7 @@ Accuracies = Mapping[str, float | None]
 def judge_gate(
     setting: Setting, pools: Pools, selector: PointerSelector, *, banks: Banks, stage: str, shots: int
 ) -> Verdict:
-    """Find the best rule on the validation queries, and compare a selector with it.
-
-    stage: the name of the selector. Raises as the rules do, and JudgeUnusable.
-    """
+    """Compare a selector, `stage`, with the best rule on validation queries. Raises as rules do, JudgeUnusable."""
     queries = [item.id for item in setting.dataset.validation]
     rules = list_rules(banks, classes_of(setting))
     choosers: dict[str, Choose] = {
@@ -109,6 +106,7 @@ def compare(
 
 
 def _describe(rule: str, stage: str, gain: float, p: float | None, n: int) -> str:
+    """Return the sentence that says whether stage or rule is used and why; p: None for too few queries."""
     queries = f"{n} validation queries"
     if p is None:
         return f"{rule} is used: {queries} are too few to tell whether {stage} gains anything over it; {WANTED}"

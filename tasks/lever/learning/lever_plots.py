@@ -43,6 +43,7 @@ def draw_accuracy(summary: Summary) -> bytes:
     gains = {gain.better: gain.accuracy for gain in summary.gains if gain.shots == shots and gain.worse == rule}
 
     def draw() -> Drawing:
+        """Draw the accuracy of each selector, and beside it its paired gain over the rule, if any is known."""
         title = f"Accuracy with {shots} demonstration{'s' if shots != 1 else ''} chosen by each selector"
         drawing = _new_figure(10.2, 1.7 + 0.42 * max(1, len(scores)), title=title, detail=detail)
         accuracies, differences = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
@@ -110,6 +111,7 @@ def draw_curves(trainings: Sequence[tuple[TrainedSelector, Curve]], *, about: st
     stages = list(dict.fromkeys(trained.stage for trained, _ in trainings))
 
     def draw() -> Drawing:
+        """Draw a row for each stage: validation accuracy with the chosen epoch, and a panel for each value."""
         height, detail = 0.95 + 2.15 * max(1, len(stages)), f"{about} · dashed: the chosen epoch"
         drawing = _new_figure(2.7 * (1 + len(PANELS)), height, title="How the selectors learnt", detail=detail)
         grid = drawing.subplots(max(1, len(stages)), 1 + len(PANELS), squeeze=False)
@@ -129,6 +131,7 @@ def draw_curves(trainings: Sequence[tuple[TrainedSelector, Curve]], *, about: st
 
 
 def _draw_line(axes: Axes, values: Mapping[int, float], unit: str) -> None:
+    """Draw values by step into axes without frame; unit: the name of a step."""
     from matplotlib.ticker import MaxNLocator
 
     axes.plot(list(values), list(values.values()), color=ORANGE, linewidth=1.2, zorder=2)

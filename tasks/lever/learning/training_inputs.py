@@ -186,10 +186,7 @@ def predict_greedily(
     *,
     shots: int,
 ) -> dict[str, Prediction]:
-    """Return a selector's greedy picks for each query of `pools`, in the order in which they are shown.
-
-    Raises PoolTooSmall, FileUnusable for unknown ids.
-    """
+    """Return greedy picks for each query of `pools`, as shown. Raises PoolTooSmall, FileUnusable for unknown ids."""
     selector.eval()
     device = next(selector.parameters()).device
     bank, predictions = candidates.vectors.to(device), dict[str, Prediction]()
@@ -218,6 +215,7 @@ def make_validation(setting: Setting, pools: Pools, *, shots: int) -> Callable[[
     pooled = {item.id: pools.pools[item.id] for item in setting.dataset.validation}
 
     def accuracy(selector: PointerSelector) -> float:
+        """Return the mean accuracy of the selector's greedy picks over the queries that the judge could answer."""
         predictions = predict_greedily(selector, setting.queries, setting.candidates, pooled, shots=shots)
         judged = judge_all(
             setting, [PromptedQuery(query, prediction.demonstrations) for query, prediction in predictions.items()]
@@ -233,6 +231,7 @@ def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -
     names, pools = setting.candidates.ids, groups.pools.tolist()
 
     def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
+        """Return the reward of each (row, pointer) in order; NaN where the judge failed."""
         prompts = [
             PromptedQuery(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn
         ]

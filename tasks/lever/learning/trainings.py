@@ -217,6 +217,7 @@ class _Grpo:
             return self._make_experience(pointers, old, rewards.to(old), judged)
 
     def _make_experience(self, pointers: Tensor, old: Tensor, rewards: Tensor, judged: Tensor) -> Experience:
+        """Return drawn groups with reference log-probabilities and advantages, 0 where a group has no judgment."""
         has_judged, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
         advantage = torch.zeros_like(rewards)
         advantage[has_judged] = losses.advantages(rewards[has_judged], judged=judged[has_judged])
