@@ -145,10 +145,7 @@ def build_report(
 
 
 def decide_state(failures: Sequence[Failure], incidents: Sequence[Incident], *, fails: bool, measured: bool) -> State:
-    """Return the final state of a night.
-
-    fails: whether open incidents count. measured: whether there is a score, or none was asked for.
-    """
+    """Return the final state of a night; fails: open incidents count; measured: has a score, or none was asked for."""
     if fails and any(incident.open for incident in incidents):
         return "Regressed"
     if any(failure.may_pass for failure in failures) or (failures and not measured):

@@ -323,6 +323,7 @@ def _draw_line(line: Series, *, across: dict[datetime, str], scale: Axis) -> Lin
     """Return the marks of a model's scores, or of more than MARKED nights their path alone."""
 
     def mark(point: Point) -> Mark:
+        """Return the point of a night on the chart, with its 95 % interval, if there is one, and its tooltip."""
         measure = point.measure
         interval = "" if measure.low is None else f", 95 % {format_interval(measure)}"
         return Mark(

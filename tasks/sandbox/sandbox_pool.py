@@ -189,10 +189,7 @@ class Sandbox:
         self.close()
 
     def _refuse_when_closed(self) -> None:
-        """Raise SandboxUnavailable if the sandbox was closed.
-
-        A program that ended with its sandbox is not `broken`: nobody waits for its result any more.
-        """
+        """Raise SandboxUnavailable if the sandbox was closed: its programs are not `broken`, nobody waits for them."""
         if self.closed:
             raise SandboxUnavailable("The sandbox was closed; no program is executed any more. Run it again to go on.")
 

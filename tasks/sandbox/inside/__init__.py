@@ -48,6 +48,7 @@ def receive(channel: socket.socket, *, most: int | None = None) -> Frame | None:
 
 
 def _read_exactly(channel: socket.socket, size: int) -> bytes:
+    """Return the next `size` bytes. Raises EOFError if the channel ends before."""
     parts: list[bytes] = []
     while size > 0:
         part = channel.recv(min(size, 1 << 20))

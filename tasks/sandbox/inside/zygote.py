@@ -174,6 +174,7 @@ def _forbid_tracing() -> None:
     """Refuse what would let a program skip its tests or find the token."""
 
     def refuse(event: str, _: tuple[Any, ...]) -> None:
+        """Raise RuntimeError for an audit event by which a program could see the zygote's frames or objects."""
         # the names stand in the code, since a variable could be changed
         if event in {
             "sys.settrace",
