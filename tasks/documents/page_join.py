@@ -333,7 +333,7 @@ class _Text:
         return parts
 
     def _pages(self, spots: Sequence[int | None]) -> list[int | None]:
-        """Return the page of each sign, never falling; signs that are not found share the page of those before them."""
+        """Return each sign's page, never falling, the neighbour's where it is not found; all None if none is found."""
         by_sign = [self._drawn.pages[spot] if spot is not None else None for spot in spots]
         share = Counter(page for page in by_sign if page)
         least = min(_SHORTEST_PIECE, max(share.values(), default=0))  # fewer letters on a page are there by chance

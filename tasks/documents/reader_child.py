@@ -84,7 +84,7 @@ def _answers(job: dict[str, Any]) -> Iterator[str]:
 
 
 def _run(job: dict[str, Any]) -> Iterator[str]:
-    """Yield the answers of a job: the header and the pages of a document, its pictures, or pages with boxes drawn."""
+    """Yield a job's answers as JSON: header and pages, pictures, or pages with boxes drawn. Raises ReaderUnusable."""
     try:
         target = resolve_name(job["target"])
     except Exception as error:

@@ -247,7 +247,7 @@ def predict_with_v3(
 ) -> tuple[Tensor, Tensor]:
     """Return the positions (B, S) of the likeliest picks, one after the other, and their logits (B, S).
 
-    top_k: as in Lever-Plus one pick is given for each step; `beam_search_pointer` gives several pointers.
+    top_k: 1, as each step has one pick, else ValueError; `beam_search_pointer` gives several pointers.
     """
     if top_k != 1:
         raise ValueError(f"top_k {top_k}: each step has one pick; call beam_search_pointer for several pointers")
@@ -564,7 +564,7 @@ class RLBeamDatasetWithEmbedding(_GroupsWithEmbedding):
 def collate_fn_rl_v3(batch: Sequence[Item]) -> Item:
     """Collate query_emb (B, d), cand_emb (B, K, d), beam_labels (B, G, S), rewards (B, G), raw and not, query_id.
 
-    Groups smaller than the largest are filled up; `judged` (B, G) is False there, and losses are given it.
+    Groups are filled up to the largest, with `judged` (B, G) False. Raises ValueError for pools of different shapes.
     """
     shapes = {tuple(item["cand_emb"].shape) for item in batch}
     if len(shapes) > 1:
@@ -746,7 +746,7 @@ class GRPOTrainer:
         return {"grpo_loss": means.pop("loss"), **means}
 
     def _epoch(self, optimizer: Optimizer, objective: Callable[[int, Item], dict[str, Tensor]]) -> dict[str, float]:
-        """Take a step along the gradient of `loss` on every batch; return the mean of each value."""
+        """Take a step on every batch along the gradient of `loss`; return each value's mean. Raises RewardUnusable."""
         history: dict[str, list[float]] = {}
         for step, batch in enumerate(self._on_device(self.train_loader)):
             optimizer.zero_grad()

@@ -104,7 +104,7 @@ def read_outcome(
 def _judge(
     fields: dict[str, Any], stderr: str, limits: Limits, *, killed_for_memory: int, machine_was_full: bool
 ) -> tuple[Status, str, int | None]:
-    """Return status, reason and exit code of a program."""
+    """Return status, reason ("" for `ok`) and exit code of a program; None where this sandbox killed it."""
     if fields["failed"]:
         return "broken", f"{NOT_STARTED}: {fields['failed']}", None
     match fields["killed_for"]:

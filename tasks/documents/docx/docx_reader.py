@@ -81,7 +81,7 @@ def _read(package: WordPackage) -> Reader:
 
 
 def _items(package: WordPackage, findings: Findings) -> tuple[list[Item], int | None]:
-    """Return all items in reading order, and the number of the body's last page if the file records its pages."""
+    """Return all items in reading order, and the number of the body's last page; None where no page is recorded."""
     main = package.part(find_main_part(package, "word/document.xml", kind="Word document"))
     styles_part, numbering_part = package.find_related(main, "styles"), package.find_related(main, "numbering")
     styles, numbering = Styles(styles_part and styles_part.root), Numbering(numbering_part and numbering_part.root)

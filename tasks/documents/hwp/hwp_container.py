@@ -63,7 +63,7 @@ _DISTRIBUTE_DOC_DATA = 0x1C
 
 
 def decrypt_distribution(stream: bytes, name: str) -> bytes:
-    """Decrypt a section of a distribution document: AES-128-ECB behind a record with its key.
+    """Decrypt a distribution document's section: AES-128-ECB behind a record with its key. Raises CorruptDocument.
 
     Source: Hancom, HWP document format, distribution documents, revision 1.2.
     """

@@ -212,7 +212,7 @@ class _Members:
         return HangulDocument(tuple(sections), styles, title, metadata, tuple(self._notes))
 
     def read_metadata(self) -> tuple[str | None, dict[str, str]]:
-        """Return the title and the metadata of the package file."""
+        """Return the title of the package file, None without one, and its metadata by name."""
         title, metadata = None, dict[str, str]()
         for element in self._root.iter("{*}title", "{*}meta") if self._root is not None else ():
             text = (element.text or "").strip()

@@ -368,7 +368,7 @@ SENTENCE_END = re.compile(r"[.;,。][”’\"']*\s*$|(?:다|요|음|함|임)\.\s
 
 
 def classify_paragraph(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
-    """Return the kind of a paragraph, and its level if it is a heading."""
+    """Return the kind of a paragraph, and the level of a heading; None for any other kind."""
     rows, first = paragraph.rows, paragraph.rows[0]
     if NOTE.match(text):
         return "note", None

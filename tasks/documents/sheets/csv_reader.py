@@ -53,7 +53,7 @@ def _rows(text: str, delimiter: str) -> csv.reader:  # type: ignore[valid-type]
 
 
 def _cells(text: str, delimiter: str) -> tuple[Cells, int | None]:
-    """Return cells by row and column, and the number of the last row that was read if there are more."""
+    """Return cells by row and column, and the last row's number if cut off there, else None. Raises CorruptDocument."""
     cells: dict[int, dict[int, Value]] = {}
     count = 0
     try:

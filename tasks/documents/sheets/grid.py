@@ -226,7 +226,7 @@ def _has_amount(cells: Cells, row: int, area: Area) -> bool:
 
 
 def _parts_of(area: Area, cells: Cells) -> Iterator[tuple[Area, str | None]]:
-    """Yield the lines above a table, the table (without a text), and the lines below it."""
+    """Yield (area, text) of each line above a table, (area, None) of the table, then the lines below it."""
     # the column and value of the only cell of each row that has one
     alone: list[tuple[int, Value] | None] = []
     for row in range(area.top, area.bottom + 1):

@@ -305,7 +305,7 @@ def _describe_damage(error: Exception) -> str:
 
 
 def _open_picture(data: bytes) -> Decoder.Image:
-    """Open a picture of a known format and a bounded size; nothing is decoded yet."""
+    """Open a picture of a known format, nothing decoded yet. Raises Pillow's errors, also above MOST_PIXELS."""
     picture = Decoder.open(io.BytesIO(data), formats=FORMATS)
     if picture.width * picture.height > MOST_PIXELS:
         raise Decoder.DecompressionBombError(f"{picture.width} × {picture.height} pixels")

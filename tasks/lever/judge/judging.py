@@ -176,7 +176,7 @@ class Judging:
                 tell(len(part))
 
     def _ask(self, new: Sequence[PromptedQuery], tell: Callable[[int], None] | None) -> dict[PromptedQuery, Judgment]:
-        """Ask for answers and remember the judgments; return those that may turn out otherwise another time."""
+        """Ask, remember judgments, and return those to be asked again. Raises JudgeUnusable if all were refused."""
 
         def requests() -> Iterator[tuple[PromptedQuery, ChatRequest]]:
             """Yield each new prompt with its request; one whose picture is unusable gets a failed judgment instead."""

@@ -49,7 +49,7 @@ def rce_loss(log_probs: Tensor, rewards: Tensor, *, temperature: float, judged: 
 
 
 def rce_weights(rewards: Tensor, temperature: float, judged: Tensor | None = None) -> Tensor:
-    """Return softmax(rewards / temperature) over the judged members of each group (…, G), and 0 for the others."""
+    """Return softmax(rewards / temperature) over judged members (…, G), 0 for others. Raises ValueError for ≤ 0."""
     if temperature <= 0:
         raise ValueError(f"temperature {temperature}: must be above 0")
     mask = _check_members(rewards, judged)
@@ -104,7 +104,7 @@ def grpo_loss(
     judged: Tensor | None = None,
     exact_kl: Tensor | None = None,
 ) -> GrpoLoss:
-    """Return the clipped GRPO objective with a KL penalty towards `ref`; lower is better.
+    """Return the clipped GRPO objective with a KL penalty towards `ref`; lower is better. Raises ValueError for shapes.
 
     new, old, ref: log-probability of each sequence (B, G) under the policy that learns, the one that the ratio is
     taken to (the policy at the start of the round), and the one that it must stay near.

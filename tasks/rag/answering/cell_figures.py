@@ -225,7 +225,7 @@ def choose_cells(matches: Sequence[Sequence[Match]], *, one_unit: bool) -> Toget
 
 
 def _choose_around(first: Match, matches: Sequence[Sequence[Match]], *, one_unit: bool) -> Together | None:
-    """Return the best choice with the given first cell, and its lead over those with one cell replaced."""
+    """Return the best choice with this first cell, and its lead over other cells; None if a value has none left."""
     cells, total, margin = [first], first.score, first.score
     for candidates in matches[1:]:
         used_places = {place_of(match.number) for match in cells}

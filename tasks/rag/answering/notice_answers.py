@@ -110,7 +110,7 @@ def _citation(n: int, entry: CatalogueEntry, fact: Fact) -> Citation:
 
 
 def _pick_fact(entry: CatalogueEntry, name: FactName, question: str) -> Fact | None:
-    """Return the fact of this name whose label the question contains, else a budget, else the first, if any."""
+    """Return the fact of this name whose label the question contains, else a budget, else the first, or None."""
     facts, wording = [fact for fact in entry.facts if fact.name == name], strip_label(question)
     labelled = [fact for fact in facts if strip_label(fact.label) in wording]
     budgets = [fact for fact in facts if _BUDGET.search(strip_label(fact.label))]

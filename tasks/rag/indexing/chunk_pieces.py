@@ -130,7 +130,7 @@ def is_unit_line(text: str) -> bool:
 
 
 def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
-    """Tell the header of a table from its rows.
+    """Return a table with its header told from its rows.
 
     above: a table that ends on the page before. With as many columns and no header of its own, this one continues it.
     """

@@ -197,7 +197,7 @@ def _read_period(_: str, value: str) -> str | None:
 
 
 def _read_day(value: str, *, first: bool) -> str | None:
-    """Return the first or last day of a text with its hour: `2024-05-24 15:00`; empty for a day without a year."""
+    """Return the first or last day, `2024-05-24 15:00` with its hour; "" for one without a year, None without any."""
     numbers = read_numbers(value)
     days = [number for number in numbers if number.unit == "date"]
     if not days:

@@ -57,7 +57,7 @@ class AnswerCheck(Record):
 
     @property
     def verdict(self) -> Verdict | None:
-        """An answer where the documents do not tell is wrong; None: unscored, or answerable without a gold answer."""
+        """Verdict, wrong if the documents do not tell; None if unscored, or answerable without a gold answer."""
         if self.unscored is not None or (self.answerable and self.correct is None):
             return None
         if self.abstained:

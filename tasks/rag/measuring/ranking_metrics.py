@@ -116,7 +116,7 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def _read_question(line: str, where: str) -> Question:
-    """Read one line; without a gold document it is a question that the documents do not answer."""
+    """Read a line; without a gold document it is a question that documents do not answer. Raises ValueError."""
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict):

@@ -442,7 +442,7 @@ def _find_currencies(
 
 
 def _find_period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[str]) -> Period | None:
-    """Return the period of a number: that of its column's header, else a year in its row's labels.
+    """Return the period of a number: that of its column's header, else a year in its row's labels, else None.
 
     "Year Ended December 31," may stand over the years, left of them, or above the table.
     """
@@ -462,7 +462,7 @@ def _find_period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[st
 
 
 def _find_table_period(stubs: Sequence[str], above: Sequence[str]) -> Period | None:
-    """Return the period of a whole table: that of the first text that names one year alone.
+    """Return the period of a whole table: that of the first text that names one year alone; None without one.
 
     The stubs come first, then the lines above the table, the nearest first, up to and with the first paragraph.
     """

@@ -55,7 +55,7 @@ def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Com
 
 
 def _add_joined_terms(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
-    """Add terms that the question takes together: "goodwill and intangible assets together" is one term."""
+    """Return question and terms, with "goodwill and intangible assets together" added up as one term."""
     match = JOINED.search(plain)
     if match is None or not TOGETHER.search(plain):
         return plain, terms

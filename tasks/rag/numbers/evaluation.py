@@ -199,7 +199,7 @@ class Evaluator:
             self._open.discard(concept.key)
 
     def _find_cell(self, line: Line, when: When) -> Number | None:
-        """Find the cell of a line: in the statement itself, where its label names the line, before any other table."""
+        """Return a line's cell: in the statement itself, where its label names the line, before any other; or None."""
         cell = self._statements.find(line, when.year, when.part) if self._statements else None
         if cell:
             label = label_of(cell.row_path)
@@ -222,7 +222,7 @@ class Evaluator:
         return number
 
     def _find_part(self, line: Line, when: When) -> Number | None:
-        """Find the line of a part of the company: with its preferred words too, else with those that it must have."""
+        """Return the cell of a part of the company, with its preferred words too, else with those it needs; or None."""
         qualifiers = f"{line.of} {line.preferred}".strip()
         for qualifier in dict.fromkeys((qualifiers, line.of)):
             for book in (self._statements, self._lines) if qualifier else ():

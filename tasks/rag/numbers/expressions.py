@@ -214,7 +214,7 @@ def _parse_bracketed(tokens: Sequence[_Token], depth: int) -> tuple[Expression, 
 
 
 def _parse_line(text: str) -> Expression:
-    """Read words as a line with its years: "average PP&E between FY2017 and FY2018", "FY2018 COGS"."""
+    """Read words as a line with its years: "FY2018 COGS", "average PP&E between 2017 and 2018". Raises NoExpression."""
     years = find_years(text)
     words = ONE_YEAR.sub(" ", RANGE.sub(" ", text))
     aggregate: Aggregate | None = next((kind for kind, pattern in OVER.items() if pattern.search(words)), None)

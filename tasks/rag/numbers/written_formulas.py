@@ -198,7 +198,7 @@ def _locate_definitions(question: str) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _longest_formula(body: str, names: set[str]) -> Expression | None:
-    """Parse the longest beginning of a text that is a formula: "inventory / COGS, all with year-end balances"."""
+    """Parse the longest beginning that is a formula, None without one: "inventory / COGS, all at the year-end"."""
     text = body
     shortest: Expression | None = None
     while text.strip():

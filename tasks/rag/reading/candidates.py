@@ -105,7 +105,7 @@ class _Lister:
                 yield self._make("negated", [at], (), -amount.printed)
 
     def _rows(self) -> Iterator[Candidate]:
-        """Along a row: its cells as a list, their sum and mean, the largest and smallest, how many pass a limit."""
+        """Yield along a row: its cells as a list, sum and mean, the largest and smallest, and how many pass a limit."""
         page, cells = self.page, self.cells
         for row in list(dict.fromkeys(cells[at].row for at in self.order[:60] if cells[at].column >= 0))[:5]:
             line = [at for at in page.rows[row].cells if cells[at].amount is not None]
@@ -184,7 +184,7 @@ class _Lister:
                     yield self._make("count", first, (), Decimal(len(texts)), **links)
 
     def _columns(self) -> Iterator[Candidate]:
-        """Down a column: over all rows, over one section, over the rows that the question names."""
+        """Yield computations down a column: over all rows, over one section, over rows that the question names."""
         page, cells = self.page, self.cells
         places = [at for at in self.order[:80] if cells[at].column >= 0 and not cells[at].is_label]
         columns = list(dict.fromkeys(cells[at].column for at in places))[:4]
@@ -305,7 +305,7 @@ class _Lister:
                 yield self._make("count", part[:1], (), Decimal(count), **{**links, "threshold met": float(sign)})
 
     def _sentences(self) -> Iterator[Candidate]:
-        """Values of one sentence: in the order of the periods asked, or its first two or three; their sum and mean."""
+        """Yield values of a sentence, in order of the periods asked or its first two or three; their sum and mean."""
         cells = self.cells
         for sentence in list(dict.fromkeys(cells[at].row for at in self.order[:60] if cells[at].column < 0))[:3]:
             line = [at for at, cell in enumerate(cells) if cell.column < 0 and cell.row == sentence]
@@ -323,7 +323,7 @@ class _Lister:
                 yield self._make("average", part, (), total / 3, **_group(part))
 
     def _pairs(self) -> Iterator[Candidate]:
-        """Two values: of one row, of one column, of sentences, or among the very best."""
+        """Yield computations over two values: of one row, of one column, of sentences, or among the very best."""
         page, cells, numeric = self.page, self.cells, self.numeric
         rows = list(dict.fromkeys(cells[at].row for at in numeric[:40] if cells[at].column >= 0))[:3]
         pool = list(numeric[:BEST_NUMBERS])
@@ -358,7 +358,7 @@ class _Lister:
                     yield self._make("ratio", [first, second], (), m / k)
 
     def _shares_of_sums(self) -> Iterator[Candidate]:
-        """The sum of two values of a column as a share of a third, which the question or its label makes the whole."""
+        """Yield two values' sum as a share of a third, which the question or its label makes the whole."""
         page, cells = self.page, self.cells
         for column in list(dict.fromkeys(cells[at].column for at in self.numeric[:12] if cells[at].column >= 0))[:2]:
             line = [at for at in self.numeric[:40] if cells[at].column == column][:5]
@@ -377,7 +377,7 @@ class _Lister:
                         yield self._make("sum share", [a, b, whole], (), (u + v) / w * _HUNDRED, **links)
 
     def _shares_of_totals(self) -> Iterator[Candidate]:
-        """One of the best values as a share of the total of its column or its row."""
+        """Yield each of the best values as a share of the total of its column or its row."""
         page, cells = self.page, self.cells
         for at in [at for at in self.numeric[:12] if cells[at].column >= 0][:6]:
             cell = cells[at]
@@ -398,7 +398,7 @@ class _Lister:
                         yield self._make("share", [at, whole], (), value / total * _HUNDRED, **links)
 
     def _growth_differences(self) -> Iterator[Candidate]:
-        """The growth of one row between two columns less that of another row, in percentage points."""
+        """Yield the growth of one row between two columns less that of another row, in percentage points."""
         page, cells = self.page, self.cells
         rows = list(dict.fromkeys(cells[at].row for at in self.numeric[:30] if cells[at].column >= 0))[:4]
         lines = {}
@@ -421,7 +421,7 @@ class _Lister:
                     yield self._make("growth difference", operands, (), sign * (grown[0] - grown[1]))
 
     def _with_question_values(self) -> Iterator[Candidate]:
-        """A value of the page and one that the question states: 28 % of the 21 billion."""
+        """Yield operations on a value of the page and one that the question states: 28 % of the 21 billion."""
         for asked in self.question.amounts[:2]:
             for at in self.numeric[:6]:
                 amount = self.cells[at].amount
@@ -443,7 +443,7 @@ class _Lister:
                     yield self._make("sum", [at], (), u + v, **links)
 
     def _spans(self) -> Iterator[Candidate]:
-        """The sentences that hold most of the question, whole: without a model no words are cut out of them."""
+        """Yield the sentences that hold most of the question, whole: without a model no words are cut out of them."""
         page, bag = self.page, self.question.bag
         scored: list[tuple[float, int]] = []
         for at, sentence in enumerate(page.sentences):

@@ -268,7 +268,7 @@ def write_answer(
 
 
 def find_nonsense(page: Page, candidate: Candidate, years: Sequence[int] = ()) -> tuple[str, tuple[str, ...]] | None:
-    """Return why an operation makes no sense over its cells, a key of REFUSALS, with what the message names.
+    """Return why an operation makes no sense, a key of REFUSALS, and what the message names; None if it makes sense.
 
     years: those that the question names.
     """

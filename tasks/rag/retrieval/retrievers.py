@@ -142,7 +142,7 @@ class Retrievers:
         return Ranked(rows[order].tolist(), merit[order].tolist())
 
     def _lexical_words(self, texts: Sequence[str]) -> tuple[Lexical, list[list[str]]]:
-        """Return BM25 of the index, and the words of each text as the index splits them."""
+        """Return BM25 of the index, and each text's words as the index splits them. Raises NoLexicalIndex."""
         lexical, tokenizer = self.index.lexical, self.index.manifest.tokenizer
         if lexical is None or tokenizer is None:
             raise NoLexicalIndex
