@@ -192,7 +192,7 @@ def feed_part(
 ) -> Any:
     """Feed an XML part to its handler until its end, or until `is_done`; return what the handler made of it.
 
-    Raises RefusedDocument for a DOCTYPE, CorruptDocument if it is ill-formed.
+    None once it `is_done`. Raises RefusedDocument for a DOCTYPE, CorruptDocument if it is ill-formed.
     """
     parser = ET.XMLParser(target=handler)
     try:

@@ -315,7 +315,7 @@ def _read_msg(storage: Storage, *, depth: int) -> Message:
 
 
 def _read_date(storage: Storage) -> str:
-    """Return when the mail was sent, as its headers say, or else as Outlook does."""
+    """Return when the mail was sent, as its headers say, or else as Outlook does; "" where neither says it."""
     with suppress(*FAILURES):
         headers = message_from_bytes(storage.text(SENT_HEADERS).encode())
         if sent := _decode_words(str(headers.get("Date", ""))):

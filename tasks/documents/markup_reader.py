@@ -361,7 +361,7 @@ def _all_text(node: ET.Element) -> Iterator[str]:
 
 
 def _input_text(node: ET.Element) -> str:
-    """Return what a field of a form shows: its value, or whether it is ticked."""
+    """Return what a field of a form shows: its value, or whether it is ticked; "" for one that shows no text."""
     kind = (node.get("type") or "text").lower()
     if kind in ("checkbox", "radio"):
         return "☐ " if node.get("checked") is None else "☒ "
@@ -369,7 +369,7 @@ def _input_text(node: ET.Element) -> str:
 
 
 def _span(node: ET.Element, name: str) -> int:
-    """Return a number of rows or columns; 0, for rows, reaches to the end of their group."""
+    """Return a number of rows or columns, 1 by default; 0, for rows, reaches to the end of their group."""
     value = node.get(name, "1").strip()
     if not value.isdecimal():
         return 1

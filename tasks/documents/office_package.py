@@ -103,7 +103,7 @@ def local_name(tag: str) -> str:
 
 
 def read_chart(root: Any) -> list[list[str]]:
-    """Return the data that a chart keeps: a row for each category, a column for each series, their names on top."""
+    """Return a chart's data: a row for each category, a column for each series, their names on top; [] without any."""
     series = root.findall(".//{*}ser") if local_name(root.tag) == "chartSpace" else []
     columns = [_read_points(node, "val", "yVal") for node in series]
     categories = next((points for node in series if (points := _read_points(node, "cat", "xVal"))), {})

@@ -391,7 +391,7 @@ class _Text:
         return begins
 
     def _header_again(self, page: int, inside: Sequence[Cell]) -> list[Cell]:
-        """Return the rows of the header on pages where the layout repeats them."""
+        """Return the rows of the header, without places, if the layout repeats them on this page; else none."""
         top = min(cell.row for cell in inside)
         rows = {cell.row for cell in self.block.cells if cell.header}
         header_cells = [cell for cell in self.block.cells if cell.row in rows and cell.row < top]
@@ -436,7 +436,7 @@ def _with_neighbours(blocks: Sequence[Block], drawn: _DrawnLetters) -> Iterator[
 
 
 def _zone_text(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
-    """Return the text of a zone (b, h or f) of a page, with white space between words, and the box of each sign."""
+    """Return a zone's text (b, h or f) with white space between words, and the box of each sign, white space apart."""
     inside = [(sign, box) for sign, kind, box in zip(page.signs, page.zones, page.boxes, strict=True) if kind == zone]
     text = ""
     for n, (sign, box) in enumerate(inside):
@@ -450,7 +450,7 @@ def _zone_text(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
 
 
 def _margin_blocks(page: LaidPage, number: int, kind: str, marginal_blocks: Sequence[Block]) -> list[Block]:
-    """Return the header or footer of a page; its text is the document's where both have the same letters."""
+    """Return the header or footer of a page, if any; its text is the document's where both have the same letters."""
     text, boxes = _zone_text(page, kind[0])
     if not text:
         return []

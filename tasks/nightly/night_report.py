@@ -60,7 +60,7 @@ def format_value(value: float | None, *, like: float | None = None) -> str:
 
 
 def format_difference(value: float | None, *, like: float) -> str:
-    """Return a difference with its sign and the decimals of `like`."""
+    """Return a difference with its sign and the decimals of `like`; `±0` if these are all 0, NONE for None."""
     if value is None:
         return NONE
     decimals = 3 if abs(like) <= 1 else 2

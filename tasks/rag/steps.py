@@ -185,7 +185,7 @@ def catalogue(
     centres: Ref | None,
     metadata: Path | None,
 ) -> Catalogued:
-    """Return the corpus of an index: names, titles and metadata of the documents beside their chunks."""
+    """Return the stored corpus, with names, titles and metadata beside the chunks, and warnings on metadata."""
     from tasks.rag.indexing.publishing import build_corpus
 
     corpus, warnings = build_corpus(found, parsed, embedded, segments=segments, centres=centres, metadata=metadata)

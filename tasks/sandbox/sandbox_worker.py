@@ -209,7 +209,7 @@ class Worker:
         return reply
 
     def _last_words(self) -> str:
-        """Return the last line that bubblewrap or the zygote wrote; empty where there is none."""
+        """Return the last line of bubblewrap or the zygote, "" without one; `it was stopped` for a closed output."""
         if self._output.closed:
             return "it was stopped"
         self._output.seek(0)

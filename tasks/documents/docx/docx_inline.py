@@ -176,7 +176,7 @@ def _read_symbol(node: ET.Element) -> str:
 
 
 def _read_field(node: ET.Element) -> str:
-    """Return what a legacy form field shows beside the text: its box, or the chosen entry of its list."""
+    """Return what a legacy form field shows beside the text: its box, or the chosen entry of its list; else ""."""
     if (box := node.find(f"{W}ffData/{W}checkBox")) is not None:
         checked = box.find(f"{W}checked")
         return "☒" if is_on(box.find(f"{W}default") if checked is None else checked) else "☐"

@@ -146,7 +146,7 @@ class Styles:
 
 
 def _properties(node: ET.Element, kind: str) -> dict[str, ET.Element]:
-    """Return the properties of a paragraph or run by their tags; those of its list beside them."""
+    """Return the properties of a paragraph or run by their tags, those of its list too; {} where it has none."""
     properties = node.find(W + kind)
     if properties is None:
         return {}
@@ -254,7 +254,7 @@ _FORMATS = {
 
 
 def format_number(number: int, format: str) -> str:
-    """Write a number in one of Word's formats; an unknown format gives decimals."""
+    """Write a number in one of Word's formats, in decimals for an unknown one; "" for `none`."""
     if format in ("none", "decimalZero"):
         return "" if format == "none" else f"{number:02d}"
     if format == "ordinal":

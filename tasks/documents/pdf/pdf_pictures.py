@@ -212,7 +212,7 @@ def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[],
 
 
 def _elements(path: dict[str, Any]) -> list[Element]:
-    """Return the elements of a path; each of its rectangles is one, as a table is often a single path."""
+    """Return a path's elements, each rectangle its own (a table is often one path); none if invisible or white."""
     fill = path.get("fill") if path.get("fill_opacity") != 0 else None
     stroked = path.get("color") is not None and path.get("stroke_opacity") != 0
     if not stroked and (fill is None or min(fill) > 0.99):

@@ -322,7 +322,7 @@ def _is_ruled(xs: Sequence[float], rules: Iterable[Edge], above: _Line, below: _
 
 
 def _count_header_lines(lines: Sequence[_Line], ruled: Sequence[bool]) -> int:
-    """Return how many lines name the columns: those above the first amounts, or above the first rule."""
+    """Return how many lines name the columns: those above the first amounts or the first rule; 0 for a form."""
     labelled = any(line.label and line.amounts for line in lines)
     body = next((n for n, line in enumerate(lines) if line.amounts and (line.label or not labelled)), None)
     if body is None or body > HEADER_LINES:

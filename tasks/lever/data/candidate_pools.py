@@ -270,7 +270,7 @@ def _words(text: str) -> list[str]:
 
 
 def _suspects(train: Sequence[Item], examined: Sequence[Item], banks: Banks) -> list[tuple[Item, dict[str, float]]]:
-    """Return the training items with the examined items whose vectors are near, nearest first, and their cosines."""
+    """Return training items near examined ones, and cosines by examined id, nearest first; none without vectors."""
     bank_name = "images" if examined and isinstance(examined[0], VqaItem) else "texts"
     if bank_name not in banks or not train:
         return []

@@ -237,7 +237,7 @@ class _Beam:
         return [(*best, position) for position in self._rank_additions()[: self._growth.of_best]]
 
     def extend_others(self) -> list[Pointer]:
-        """Return further sequences: what helped the best one most, in front of it and behind the other kept ones."""
+        """Return further sequences, if any: what helped the best most, before it and behind the other kept ones."""
         if not self._best_sequences:
             return []
         best_sequence = self._best_sequences[0]

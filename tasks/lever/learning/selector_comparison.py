@@ -156,7 +156,7 @@ def _tabulate(evaluated: Sequence[Evaluated]) -> dict[Key, Values]:
 
 
 def _resample_means(tables: Mapping[Any, Values]) -> dict[Any, Values]:
-    """Return the means (RESAMPLES,) of resamples of each table."""
+    """Return the means (RESAMPLES,) of resamples of each table, drawn alike for all."""
     if not tables:
         return {}
     # all tables in one call: the same queries and seeds are drawn for every selector

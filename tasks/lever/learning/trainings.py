@@ -123,7 +123,7 @@ class Experience(NamedTuple):
     drift: Tensor  # (Q, G) `old` minus the log-probability under the policy that drew them; NaN where unknown
 
     def summarise(self, rows: Tensor) -> dict[str, float]:
-        """Return the values of these queries for the curve that do not depend on the policy."""
+        """Return the values of these queries for the curve that do not depend on the policy; {} without queries."""
         if not len(rows):
             return {}
         rewards, judged, advantage = self.rewards[rows], self.judged[rows], self.advantage[rows]

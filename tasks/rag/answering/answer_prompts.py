@@ -118,7 +118,7 @@ def label_of(hit: Hit) -> str:
 
 
 def _cut_to_room(hit: Hit, room: int) -> str:
-    """Return the sentences or table rows from the beginning that fit; header and unit of a table stand there."""
+    """Return the first sentences or rows (header and unit come first) that fit; "" for room below FEWEST_TOKENS."""
     if room < FEWEST_TOKENS:
         return ""
     text = hit.chunk.text[: 10 * room]
@@ -189,7 +189,7 @@ def _request(prompt: str, text: str, *, max_tokens: int) -> ChatRequest:
 
 
 def _conversation(history: Sequence[Turn]) -> list[tuple[str, str]]:
-    """Return the last turns, shortened; citation marks are removed, since they refer to other passages."""
+    """Return the last turns as one section, shortened and without marks, which refer to other passages; or none."""
 
     def short(text: str) -> str:
         flat = " ".join(text.split())

@@ -295,7 +295,7 @@ def _write_draft(state: State, desk: Desk) -> Added:
 
 
 def rewrite(state: State, desk: Desk) -> Added:
-    """Reword the draft by the style rules; a rewrite that changes a number or a citation is dropped."""
+    """Reword a model's draft by the style rules, unless that changes a number or a citation; {} for other drafts."""
     draft = state["draft"]
     if not desk.wiring.small or not draft.by_model or draft.abstained:
         return {}

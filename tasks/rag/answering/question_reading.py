@@ -193,7 +193,7 @@ def _restore_names(words: Sequence[str], question: str) -> list[str]:
 
 
 def _find_korean_focus(spaced: Sequence[str]) -> str:
-    """Return the words that name what is asked for: behind 어느 or 어떤, else the last phrase before the question."""
+    """Return what is asked for: the words behind 어느 or 어떤, else the last phrase before the question; or ""."""
     question_word = next((at for at, word in enumerate(spaced) if INTERROGATIVE.match(word)), len(spaced))
     if question_word < len(spaced) and re.match("(?:어느|어떤|무슨)$", spaced[question_word]):
         return " ".join(spaced[question_word + 1 :])

@@ -273,7 +273,7 @@ def _make_row(grid: _Grid, row: int, names: tuple[tuple[str, ...], ...]) -> Row:
 
 
 def _likely_header_rows(grid: _Grid) -> int:
-    """Count the leading rows that name the columns of a table without marked headers: words above rows of numbers."""
+    """Count the leading rows that name columns where no header is marked: words above rows of numbers; 0 if unsure."""
     numeric = [_has_number(grid, row) for row in range(grid.rows)]
     first = next((row for row, has in enumerate(numeric) if has), None)
     if first is None:  # its first row names columns if it is filled with short, different words

@@ -111,7 +111,7 @@ def describe_figures(
     limits: Limits,
     budget: Budget,
 ) -> Described:
-    """Describe every kept figure, or record why it has no description. Raises ModelUnavailable.
+    """Return documents with each kept figure described, or why not, and what is unfinished. Raises ModelUnavailable.
 
     A model in this process answers in batches first; each figure then finds its answer in the response store.
     """

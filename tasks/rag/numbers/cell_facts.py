@@ -476,7 +476,7 @@ def _find_table_period(stubs: Sequence[str], above: Sequence[str]) -> Period | N
 
 
 def _find_group_periods(above: Sequence[str], columns: Collection[int]) -> dict[int, Period]:
-    """Return the period of each column, from a line above the table that names one for each of its equal groups."""
+    """Return each column's period, from a line above the table with one for each of its equal groups; else {}."""
     line = above[-1] if above else ""
     ends = [match.end() for match in YEAR.finditer(line)]
     periods = [find_period(line[start:end]) for start, end in zip([0, *ends], ends, strict=False)]

@@ -291,7 +291,7 @@ def find_stub(rows: Mapping[int, Sequence[Cell]], amounts: Collection[tuple[int,
 
 
 def _find_insets(labels: Sequence[Cell]) -> dict[tuple[int, int], float]:
-    """Return how far labels are set in: by their format and leading spaces, else by where they stand on the page."""
+    """Return how far labels, by (row, column), are set in: by format and spaces, else by place; {} where unclear."""
     insets = {(cell.row, cell.col): cell.indent + len(cell.text) - len(cell.text.lstrip()) for cell in labels}
     if len(set(insets.values())) > 1:
         return insets

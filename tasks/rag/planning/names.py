@@ -103,7 +103,7 @@ def without_qualifiers(text: str) -> str:
 
 
 def _round(match: re.Match[str]) -> int:
-    """Return the round that a match of `_ROUNDS` names."""
+    """Return the round that a match of `_ROUNDS` names: 0 for the original notice, 1 for the first one after it."""
     if match["original"]:
         return 0
     if nth := match["nth"] or match["nth_alone"] or match["nth_after"]:
@@ -317,7 +317,7 @@ def stem_of(path: str) -> str:
 
 
 def _segments(stem: str) -> list[str]:
-    """Return the parts between underscores, where spaces in it show that underscores separate.
+    """Return the parts behind underscores, without brackets; none unless spaces show that underscores separate.
 
     `나래시_교통신호 구축(재공고)` → 교통신호 구축.
     """

@@ -324,7 +324,7 @@ class _Routing:
         return list(families.values())
 
     def _find_ambiguous(self, fitting: _Fitting, route: _Route) -> tuple[str, ...]:
-        """Return the names of documents of one kind that fit equally well, where the question means one."""
+        """Return names of documents of one kind that fit equally well, where the question means one; else none."""
         if self.query_type not in {"single", "followup"}:
             return ()
         top = fitting.best_fitting[0]

@@ -59,7 +59,7 @@ class Weigher(NamedTuple):
 
 
 def longest_run(phrase: Sequence[str], question_run: str) -> float:
-    """Return the share of a phrase's words that stand in the question in one run; asked: its words between spaces."""
+    """Return the share of a phrase's words in one run of the question; question_run: its words between spaces."""
     best = 0
     for start in range(len(phrase)):
         for end in range(start + best + 1, len(phrase) + 1):
