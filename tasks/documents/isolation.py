@@ -248,7 +248,7 @@ class _Child:
                 pipe.close()
 
     def _cpu_s(self) -> float:
-        """Return the CPU seconds of the child and of the children that it has waited for (tesseract)."""
+        """Return the CPU seconds of the child and of the children it has waited for (tesseract); 0 where it is gone."""
         try:
             # the name before the last `)` may hold spaces
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()

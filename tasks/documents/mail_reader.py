@@ -81,7 +81,7 @@ def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 
 def _read_eml(mail: MimePart, *, depth: int) -> Message:
-    """Return a message with its text, the names of its attachments, and the messages within it."""
+    """Return a message: its headers, text, names of attachments, messages within it, and notes on what is not read."""
     attachments, inner, notes = list[str](), list[Message](), dict[str, None]()
 
     def read_body(part: MimePart) -> BlockList:
@@ -277,7 +277,7 @@ class Storage(NamedTuple):
 
 
 def _read_msg(storage: Storage, *, depth: int) -> Message:
-    """Return the message that a storage holds."""
+    """Return the message of a storage, as `_read_eml` does; those within it are read MOST_NESTED deep."""
     name, address = storage.text(SENDER_NAME), storage.text(SENDER_SMTP, SENDER_ADDRESS)
     headers = {
         "From": f"{name} <{address}>" if name and "@" in address and name != address else name or address,

@@ -105,7 +105,7 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
 
 @step(version=2)
 def part_leaks(dataset: DatasetRead, *, embedded: Embedded) -> DatasetRead:
-    """Leave candidates and train queries out that are test or validation items again."""
+    """Return the dataset without candidates and train queries that are test or validation items again, with a note."""
     from tasks.lever.data.candidate_pools import describe_leaks, find_leaks, read_banks, without_leaks
 
     items = artifacts().load(Dataset, dataset.dataset)
@@ -432,7 +432,7 @@ class FileRead(Record):
 
 @step(version=3, reads_world=True)
 def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> FileRead:
-    """Read the selector in a checkpoint, ours or Lever-Plus's; nothing in the file is executed."""
+    """Return the selector in a checkpoint, ours or Lever-Plus's, and its recipe of pools; nothing in it is executed."""
     from tasks.lever.learning.checkpoints import POOLS_OF, open_selector, save_selector
 
     opened = open_selector(path, heads=heads)

@@ -80,7 +80,7 @@ def identify_other_python() -> str:
 
 @cache
 def _examine(path: str) -> Interpreter:
-    """Return what an interpreter says of itself. Raises SandboxUnavailable, with the remedy."""
+    """Return an interpreter's path, prefix, packages and version. Raises SandboxUnavailable, with the remedy."""
     another = "name another Python with TRIVET_SANDBOX_PYTHON, of 3.9 or later"
     try:
         printed = subprocess.run(

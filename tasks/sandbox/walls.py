@@ -129,7 +129,7 @@ def _probe_attacks(sandbox: Sandbox) -> Iterator[Probe]:
 
 
 def _probe_network(sandbox: Sandbox) -> Probe:
-    """Return whether a program reaches a listener of this machine."""
+    """Return a probe that passes if a program does not reach a listener of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)  # the program is over: a connection would be waiting
         source = f"import socket\nsocket.create_connection({listener.getsockname()}, 2)"

@@ -182,7 +182,7 @@ def _box(edges: Sequence[float]) -> BBox:
 
 
 def _drawn_pages(engine: Engine, part: Part) -> Iterator[str]:
-    """Return the SVG of each page of a part, or of a document from the first that holds anything.
+    """Yield the SVG of each page of a part, or of a document from the first that holds anything.
 
     The engine moves a table that is a little too high to the next page and leaves an empty one before it.
     """

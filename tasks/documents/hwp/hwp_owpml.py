@@ -29,7 +29,7 @@ _KINDS: dict[str, hwp.ListKind] = {"OUTLINE": "outline", "NUMBER": "number", "BU
 
 
 def read_head(root: Element) -> hwp.ListStyles:
-    """Return the lists that header.xml defines."""
+    """Return the lists that header.xml defines, the paragraph shapes of each, and which character shapes are raised."""
     heads: dict[str, hwp.ListHead] = {}
     numberings: dict[int, tuple[hwp.NumberingLevel, ...]] = {}
     bullets: dict[int, str] = {}

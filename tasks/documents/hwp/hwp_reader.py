@@ -194,7 +194,7 @@ class _Members:
         return [self._package.xml(name) for name in self.section_names()]
 
     def document(self, roots: Sequence[Element], numbers: Sequence[int]) -> HangulDocument:
-        """Return the text of sections with its lists, and the title and metadata of the package file."""
+        """Return the text of sections with its lists, title and metadata of the package file, and notes for readers."""
         package, styles = self._package, ListStyles({}, {}, {}, {})
         if header := self._members.get("header") or self._resolve("Contents/header.xml"):
             styles = read_head(package.xml(header))

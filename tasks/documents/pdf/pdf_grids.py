@@ -330,7 +330,7 @@ def _continues(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
 
 
 def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
-    """Return the column lines of a run within its outline."""
+    """Return the outline of a run with its column lines, a grid without cells."""
     xs: list[float] = []
     for x in sorted(x for grid in run for x in grid.xs):
         if not xs or x > xs[-1] + SNAP:

@@ -357,7 +357,7 @@ class Sheet(WithoutDoctype):
             self._unseen[self._row, column] = style.unseen
 
     def _format_value(self, raw: str, kind: str, format: str) -> Value:
-        """Return a stored value of a kind as a format shows it."""
+        """Return a stored value of a kind as its format shows it, and whether that is text, a number or a date."""
         if kind == "s":
             is_listed = raw.isdigit() and int(raw) < len(self._book.texts)
             return Value(self._book.texts[int(raw)] if is_listed else "", "text")

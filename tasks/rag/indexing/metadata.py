@@ -43,7 +43,7 @@ class MatchedMetadata(NamedTuple):
 
 
 def read_table(path: Path) -> MetadataTable:
-    """Read a CSV, UTF-8 or CP949, parted by commas, semicolons or tabs. Raises MetadataUnusable."""
+    """Return rows of a CSV (UTF-8 or CP949; `,`, `;` or tabs) by line, and warnings. Raises MetadataUnusable."""
     csv.field_size_limit(MOST_FIELD_CHARS)
     try:
         text = decode(read_bytes(path)).text

@@ -159,7 +159,7 @@ def rank_questions(
 
 
 def summarise(ranked: Sequence[Ranked]) -> Evaluation:
-    """Return the means over all questions, with 95 % intervals. Raises ValueError without questions."""
+    """Return means by page and by document over all questions, with 95 % intervals. Raises ValueError without any."""
     if not ranked:
         raise ValueError("there are no questions to evaluate; give at least one line with a gold document")
 

@@ -235,7 +235,7 @@ class Spelling(NamedTuple):
 
 
 def _spelling_of(value: Value, evaluator: Evaluator, language: Language) -> Spelling:
-    """Return how the inputs are written whose marks stand in the working of a value."""
+    """Return scale and decimals of the inputs whose marks stand in the working of a value."""
     inputs = [number for n, number in evaluator.used.values() if f"[{n}]" in value.text]
     scale = min((number.scale for number in inputs), default=PLAIN)
     if scale not in INPUT_SCALES[language]:

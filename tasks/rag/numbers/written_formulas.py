@@ -117,7 +117,7 @@ def _make_task(expression: Expression, before: str, rest: str, body: str, latest
 
 
 def _parse_words(body: str) -> Expression:
-    """Parse a formula in words: "A divided by B", "the ratio of A to B", "A as a percentage of B"."""
+    """Parse "A divided by B", "the ratio of A to B", "A as a percentage of B" or signs. Raises NoExpression."""
     if match := SHARE.search(body):
         parts = {name: part for name, part in match.groupdict().items() if part}
         part = next(value for name, value in parts.items() if name.startswith("part"))

@@ -328,7 +328,7 @@ def turn_of(answered: Answered) -> Turn:
 
 
 def parse_answers(stored: Sequence[JsonValue]) -> Recalled:
-    """Return the answers that `Answered.model_dump(mode="json")` gave as JSON."""
+    """Return the answers in the JSON of `Answered.model_dump(mode="json")`, and how many are of other versions."""
     answers: list[Answered] = []
     for value in stored:
         try:

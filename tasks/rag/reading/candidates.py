@@ -611,7 +611,7 @@ class Packed(NamedTuple):
 
 
 def pack(candidates: Sequence[Candidate]) -> Packed:
-    """Return candidates as arrays."""
+    """Return candidates as arrays: operation (N,), cells (N, MOST_OPERANDS), -1 for none, and links (N, LINKS)."""
     operations = np.array([OF[candidate.operation] for candidate in candidates], np.int32)
     cells = np.full((len(candidates), MOST_OPERANDS), -1, np.int32)
     links = np.zeros((len(candidates), len(LINKS)), np.float32)

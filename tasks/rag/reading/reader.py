@@ -403,7 +403,7 @@ class _Answer:
         return SCALES.get(self.factor(), MYRIADS.get(self.factor(), ""))
 
     def value(self) -> Value | None:
-        """Return the number that answers, exactly; None where the answer is no single number."""
+        """Return the number that answers, exact and as shown, with unit and scale; None if it is no single number."""
         number = self.number()
         if number is None:
             return None

@@ -195,7 +195,7 @@ class Choice(NamedTuple):
 
 
 def choose(reader: Reader, page: Page, question: Question, features: Features) -> Choice | None:
-    """Return the best candidate; None where the page gives none."""
+    """Return the best candidate, the probability that it answers, and its signs; None where the page gives none."""
     candidates = list_candidates(page, question, features @ reader.order)
     operations = reader.likely_operations(question, page)
     cell_scores = reader.score_cells(features)
