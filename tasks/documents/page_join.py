@@ -436,7 +436,7 @@ def _with_neighbours(blocks: Sequence[Block], drawn: _DrawnLetters) -> Iterator[
 
 
 def _zone_text(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
-    """Return a zone's text (b, h or f) with white space between words, and the box of each sign, white space apart."""
+    """Return a zone's text (b, h or f) with white space between words, and a box for each sign but white space."""
     inside = [(sign, box) for sign, kind, box in zip(page.signs, page.zones, page.boxes, strict=True) if kind == zone]
     text = ""
     for n, (sign, box) in enumerate(inside):

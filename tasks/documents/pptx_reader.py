@@ -201,7 +201,7 @@ def _find_fill(node: Any) -> Any:
 
 
 def _find_color(node: Any) -> Color | None:
-    """Return the first colour below a node; None if it is shaded or there is none."""
+    """Return the first colour below a node, NO_INK for a transparent one; None if it is shaded or there is none."""
     color = next(node.iter(f"{DRAWING}srgbClr", f"{DRAWING}schemeClr"), None)
     if color is not None and color.find("{*}alpha[@val='0']") is not None:
         return NO_INK

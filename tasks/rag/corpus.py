@@ -174,7 +174,7 @@ def shard_bits(documents: int) -> int:
 def refuse_too_many_failures(
     shards: Iterable[Sequence[Parsed]], *, allowed: float, rename: Callable[[dict[str, str]], Mapping[str, str]] = dict
 ) -> None:
-    """Raise TooManyFailed where a larger share of the documents than `allowed` (0 … 1) could not be read.
+    """Raise TooManyFailed where more of the documents than the share `allowed` (0 … 1), or all, could not be read.
 
     rename: replaces the keys of a mapping, the first twelve digits of digests, by names of documents.
     """

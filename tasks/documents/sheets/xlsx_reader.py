@@ -136,7 +136,7 @@ def unescape(text: str) -> str:
 
 
 def _read_styles(package: Package, part: str | None) -> Sequence[Style]:
-    """Return the look of each cell style, by the style's number."""
+    """Return the look of each cell style, at the style's number; empty for a workbook without styles."""
     if part is None:
         return ()
     root = package.xml(part)

@@ -176,7 +176,7 @@ def import_embeddings(queries: Path, candidates: Path, artifacts: Artifacts) -> 
 
     def keep(paths: Sequence[Path]) -> Ref:
         """Store the vectors of several files as one bank; of an id in two files, those of the first."""
-        rows = dict[str, Tensor]()  # an id that stands in two files is taken from the first
+        rows = dict[str, Tensor]()
         for bank in (banks[path] for path in reversed(paths)):
             rows |= dict(zip(bank.ids, bank.vectors, strict=True))
         together = EmbeddingBank(tuple(rows), torch.stack(list(rows.values())), banks[paths[0]].encoder)

@@ -319,7 +319,7 @@ class _Surroundings:
         return len(matched) / len(words) * weight / (sum(weights) or 1.0)
 
     def _opening(self, line: str) -> str:
-        """Return the words of the question that a line opens with, if others follow; nothing of a sentence."""
+        """Return a line up to its first word that the question lacks; "" for a sentence, or where no word is such."""
         if _ENDS_SENTENCE.search(line):
             return ""
         for word in re.finditer(r"[^\W_]+", line):

@@ -83,7 +83,7 @@ def chunk_document(
     chunk_chars: int = CHUNK_CHARS,
     overlap_chars: int = OVERLAP_CHARS,
 ) -> list[Chunk]:
-    """Cut a document into chunks, in reading order, those of a page's figures behind its text.
+    """Cut a document into chunks in reading order, figures of a page behind its text, headers and footers last.
 
     No text chunk is longer than `chunk_chars`. Raises ValueError if `overlap_chars` is not below `chunk_chars`.
     """

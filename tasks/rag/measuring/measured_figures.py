@@ -155,7 +155,7 @@ class Gold(NamedTuple):
 
 
 def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
-    """Return the names that the catalogue gives the gold documents, and a note about those that it lacks."""
+    """Return a function from gold document to name in the catalogue, and notes about those that it lacks, if any."""
     first = {
         unicodedata.normalize("NFC", name): entry.name
         for entry in opened.catalogue

@@ -127,7 +127,7 @@ def question_words(question: Question, labels: frozenset[str], *, has_sentences:
 
 
 def _mask_labels(question: Question, labels: frozenset[str]) -> list[str]:
-    """Return the words of a question with one dot for each run of words of labels; Korean keeps the last syllable."""
+    """Return a question's words; runs of label words are `•` (Korean: and the last syllable), numbers `year` or `#`."""
     masked: list[str] = []
     for word, stems in zip(question.words, question.word_stems, strict=True):
         if word.isdigit():
