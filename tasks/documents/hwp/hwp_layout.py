@@ -98,7 +98,7 @@ def divide(sections: Sequence[Sequence[tuple[int, bool]]], *, part_bytes: int) -
 def convert_and_lay_out(
     parts: Iterable[Part], *, draws: bool = True, converts: bool = True, password: str | None = None
 ) -> tuple[list[tuple[bytes, Part]], Laid]:
-    """Return the parts as HWPX if it `converts`, its pages if it `draws`. Raises LayoutFailed without HWPX."""
+    """Return parts as HWPX if it `converts`, and pages, or why there are none. Raises LayoutFailed without HWPX."""
     converted, pages, failure = list[tuple[bytes, Part]](), list[LaidPage](), ""
     for part in parts:
         if failure and not converts:

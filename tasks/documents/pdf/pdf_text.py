@@ -449,7 +449,7 @@ def list_widgets(page: pymupdf.Page) -> list[Any]:
 
 
 def read_remarks(page: pymupdf.Page, text: PageText) -> list[Remark]:
-    """Return values of form fields (☑ or ☐ for a box), then of annotations, that the page's text does not hold."""
+    """Return ☑ or ☐ of boxes, then values of fields and contents of annotations that the page's text lacks."""
     remarks: list[Remark] = []
     ticks: list[Remark] = []
     for widget in list_widgets(page):

@@ -233,7 +233,7 @@ def find_leaks(dataset: Dataset, banks: Banks) -> dict[str, Leak]:
 
 
 def without_leaks(dataset: Dataset, leaks: Mapping[str, Leak]) -> Dataset:
-    """Return the dataset without leaks, which `left_out` lists. Raises DatasetUnusable if nothing is left."""
+    """Return the dataset without leaks, which `left_out` lists. Raises DatasetUnusable if no item or query is left."""
     reasons = {name: f"it is {leak.examined} of validation or test again, by {leak.by}" for name, leak in leaks.items()}
     parted = dataset.model_copy(
         update={

@@ -427,7 +427,7 @@ def _find_currencies(
     amounts: Mapping[tuple[int, int], Amount],
     headers_of: Mapping[tuple[int, int], Sequence[str]],
 ) -> dict[int, str]:
-    """Return each column's currency: its first sign, for amounts below and right of it, else that of its headers."""
+    """Return each column's currency: of its first sign, in a cell or left of it, else that of its headers."""
     currencies: dict[int, str] = {}
     for (row, col), amount in sorted(amounts.items()):
         before = grid.get((row, col - 1))
