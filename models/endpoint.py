@@ -242,7 +242,7 @@ class Endpoint:
         return f"The endpoint {self._url} (model {self.model})"
 
     def _clean(self, message: object) -> str:
-        """Return the message on one line, short, and without the key or what the base URL hides."""
+        """Return the message, or its type where empty, on one short line without the key or what the base URL hides."""
         text = re.sub(r"<[^>]*>", " ", str(message))  # proxies answer with web pages
         for secret in sorted(self._secrets, key=len, reverse=True):  # one may stand inside another
             text = text.replace(secret, "***")

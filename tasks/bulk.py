@@ -335,7 +335,7 @@ class _Sender:
 def _ask_in_windows(
     engine: _Engine, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]]
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
-    """Yield the answers of a model in this process, which gets WINDOW requests at once."""
+    """Yield answers as they come, stored ones at once; a model in this process gets WINDOW requests at a time."""
     window: list[_Question] = []
     for stored, new in lookup.look_up(requests):
         window += new

@@ -247,7 +247,7 @@ def digest(value: dict[str, Any]) -> str:
 
 
 def canonical_form(request: ChatRequest) -> dict[str, Any]:
-    """Return the request as plain JSON; an image stands there by the SHA-256 of its bytes."""
+    """Return the request as plain JSON without most unset fields; an image stands there by the SHA-256 of its bytes."""
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value
         for name, default in _DEFAULTS.items()

@@ -110,7 +110,7 @@ def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
 
 
 def show_boards(boards: Sequence[Board]) -> None:
-    """Print the rankings; a table that would be too wide goes without some columns, and no heading is cut."""
+    """Print the rankings, MOST_ROWS of each; a table too wide goes without some columns, and no heading is cut."""
     console = Screen()
     if not boards:
         console.print("no results yet; evaluate a model with `trivet eval run`, or name a folder with --path")

@@ -45,7 +45,7 @@ _CLEAR = re.compile(r"[a-z]+\([^,/]*,[^,/]*,[^,/]*[,/]\s*0*(?:\.0\d*)?%?\s*\)")
 
 @lru_cache
 def read_color(text: str | None) -> Color | None:
-    """Read a colour by name or digits, as of pages (`#036`, `navy`) and Office (`003366`); None for any other text."""
+    """Read a colour of pages (`#036`, `navy`, `rgb(0 51 102)`) or Office (`003366`); NO_INK: clear; None: no colour."""
     from PIL import ImageColor
 
     text = re.sub(r"(?<=[\d%])\s+(?=\d)", ",", (text or "").casefold())  # `rgb(255 255 255)`

@@ -160,7 +160,7 @@ def _date(match: re.Match[str]) -> list[Number]:
 
 
 def _calendar(match: re.Match[str], start: int, *, year: int | None, month: int, day: int | None) -> list[Number]:
-    """Return the date, month or day at `start`; empty where no calendar has it."""
+    """Return the date, month or day at `start`; empty for a month outside 1 to 12 or a day outside 1 to 31."""
     if not 1 <= month <= 12 or (day is not None and not 1 <= day <= 31):
         return []
     value, unit = (year or 0) * 100 + month, "month of year"

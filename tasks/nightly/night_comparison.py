@@ -101,7 +101,7 @@ def compare_night(now: Sequence[Cell], history: History, evaluations: Evaluation
     """Return the comparison of each score of a night with its baseline, in their order. Raises DatabaseUnavailable.
 
     Among the scores without an open incident, the false discovery rate of those that count as moved is kept at 5 %.
-    A score that stays within noise is examined for a slow fall over many nights.
+    A score that is not worse is searched for a slow fall over many nights, and then compared with its start.
     """
     results = [compare_score(cell, history.baselines(cell.key), evaluations=evaluations) for cell in now]
     tested = [

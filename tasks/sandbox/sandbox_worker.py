@@ -98,7 +98,7 @@ class Worker:
         return self._process.pid if self._process else 0
 
     def ask(self, program: Program, language: Language) -> tuple[Frame, int]:
-        """Return the zygote's reply, and how many processes the kernel killed for memory. Raises WorkerLost."""
+        """Return the reply, and how many processes were killed for memory, 0 without a cgroup. Raises WorkerLost."""
         compiles = language.compile_command()
         try:
             killed_before = 0

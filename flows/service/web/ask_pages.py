@@ -213,7 +213,7 @@ async def answer_question(visit: Visit) -> Response:
 
 @pages.get("/conversations")
 def show_conversations(visit: Visit) -> Response:
-    """Show the conversations about the collections of this server, last used first."""
+    """Show conversations about this server's collections, last used first; `words` in the query filters them."""
     names = {lasting_name(collection.live.folder): collection.name for collection in visit.workplace.collections}
     words = visit.query.get("words", "").strip()
     recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS, words=words)

@@ -539,7 +539,7 @@ def _goes_on(above: _Line, below: _Line, *, cased: bool) -> bool:
 
 
 def _row_boxes(xs: Sequence[float], lines: Sequence[_Line], top: float, bottom: float) -> list[BBox]:
-    """Return the cells of a row; a text across a column line joins the cells on both sides."""
+    """Return the cells of a row; a text across a column line, or alone and centred over all values, joins cells."""
     texts = [phrase for line in lines for phrase in line.phrases]
     if (
         len(texts) == 1

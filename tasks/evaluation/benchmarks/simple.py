@@ -363,7 +363,7 @@ def drop_none(value: Any) -> Any:
 
 
 def _shuffle_options(definition: Definition, row: Row) -> ShuffledOptions | None:
-    """Return the options in the order of this item and the letter of the right one; None without options or gold."""
+    """Return the options as shown and the right letter; None without options or gold. Raises DataUnusable."""
     source = definition.options
     if source is None or definition.gold is None:
         return None

@@ -82,7 +82,7 @@ class FoundRun:
 
 
 def find_run(name: str, evaluations: Evaluations | None) -> FoundRun:
-    """Return the run called `name`: a results file, a folder of one, an ID or its beginning, or a model's last run.
+    """Return the run called `name`: a results file, a folder (its newest), an ID or its beginning, a model's last run.
 
     evaluations: None to look at files only. Raises ResultsUnusable, DatabaseUnavailable.
     """

@@ -83,7 +83,7 @@ def _same_words(gold: Answer, answer: Answer) -> bool:
 
 
 def _same_percentage(gold: Answer, answer: Answer) -> bool:
-    """Return whether 28 % agrees with another percentage, with 28 or with .28."""
+    """Return whether 28 % agrees with another percentage, 28 or .28; an answer of .28 % does not agree with .28."""
     if isinstance(gold, Percentage) and isinstance(answer, Percentage):
         return is_same_value(gold.node, answer.node)
     percentage, compared = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)

@@ -328,7 +328,7 @@ def _is_unit(tokens: list[Token], end: int) -> bool:
 
 
 def _is_short(tokens: list[Token], end: int) -> bool:
-    """Return whether a letter is a unit: one behind a number and a space, `10 m`, or behind a slash, `km/h`."""
+    """Return whether the letter before `end` is a unit: behind nothing but a number and space, `10 m`, or in `km/h`."""
     token = tokens[end - 1]
     if end < 2 or token.kind != "symbol" or token.text not in _SHORT:
         return False

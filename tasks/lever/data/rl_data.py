@@ -163,7 +163,7 @@ class Growth(NamedTuple):
 def count_growth(width: int, *, candidates: int, picked: int) -> Growth:
     """Return how many sequences the next pick weighs when `picked` of `candidates` are in the best one.
 
-    A single beam weighs every candidate that remains.
+    A single beam weighs every candidate that remains, a wider one half of them, and some again in other sequences.
     """
     remaining = candidates - picked
     if width == 1:

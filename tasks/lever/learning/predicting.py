@@ -318,7 +318,7 @@ def find_anchors(
 
 
 def _place_pictures(dataset: Dataset, place: Callable[[str], str]) -> Dataset:
-    """Return a dataset whose pictures lie where `place` says, by their SHA-256 (hex)."""
+    """Return a dataset whose pictures, but for those of `test`, lie where `place` says, by their SHA-256 (hex)."""
 
     def moved(items: Sequence[VqaItem | TextItem]) -> tuple[VqaItem | TextItem, ...]:
         return tuple(

@@ -180,7 +180,7 @@ def embed_document(
     cache: EmbeddingCache,
     on_progress: Callable[[int], None],
 ) -> Embedded:
-    """Embed a document's chunks and store their vectors as one npy file, (chunks, dimension)."""
+    """Embed a document's chunks into one npy file, (chunks, dimension). on_progress: gets the texts done since last."""
     texts = [chunk.search_text for chunk in artifacts.load(Searchable, chunked.chunks).chunks]
     file = io.BytesIO()
     np.save(file, embed_texts(embedder, cache, texts, on_progress), allow_pickle=False)

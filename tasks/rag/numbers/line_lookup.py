@@ -162,7 +162,7 @@ class Lines:
 
 
 def find_quarter_ends(numbers: Iterable[Number], part: Part) -> frozenset[tuple[str, date]]:
-    """Return documents and the days in them that a quarter ends with, by the longest span that ends on each day."""
+    """Return documents and days that the quarter of `part` ends with, by the longest span to each; else empty."""
     spans: dict[tuple[str, date], int] = {}
     for number in numbers if part.quarter else ():
         if number.period.end and number.period.kind == "duration":

@@ -359,7 +359,7 @@ class _Answer:
         return number is not None and abs(self.work_out() - number) <= abs(number) * Decimal("1e-9")
 
     def work_out(self) -> Decimal:
-        """Return the result of the operation over the values of the cells; growth and shares in per cent."""
+        """Return the operation over the cells' values; growth and shares in per cent. Raises DecimalException."""
         values = self.operands()
         first, second = values[0], values[-1]
         match self.operation:

@@ -114,7 +114,7 @@ def reciprocal_rank_fusion(
 
 
 def _rrf(retrievers: Retrievers, count: int, scope: Scope) -> Ranking:
-    """Return the fused ranking of all retrievers that can read the question, with a note on any that cannot."""
+    """Return the fused ranking, at least `count` rows, of all retrievers that read the question; a note on others."""
     from tasks.language.tokens import WrongTokenizer
 
     settings = retrievers.settings

@@ -365,7 +365,7 @@ class _RunningProgram:
         return self.waited is not None
 
     def _take(self, poll: Any, fd: int) -> bool:
-        """Read from a pipe; return False when there is nothing more to read."""
+        """Read from a pipe; return False when nothing is there, it ended, or it fills its limit (then `killed_for`)."""
         name = self._names[fd]
         try:
             block = os.read(fd, READ_BYTES)
