@@ -179,7 +179,7 @@ class Value(Record):
 
     @property
     def short(self) -> Short:
-        """The value as a person would write it into a form."""
+        """The value as a person would write it into a form: in its scale, in whole units where `Scale` lacks that."""
         if self.unit == "%":
             return Short(values=(self.display,), scale="percent")
         if self.scale in get_args(Scale):
@@ -270,7 +270,7 @@ KOREAN_SCALES = {"thousand": "천", "million": "백만", "billion": "십억"}
 
 
 def headline_of(answered: Answered) -> str:
-    """Return the short answer in one line: `USD 2,298,514 thousand`, `12.4%`, `A; B`; empty where there is none."""
+    """Return the short answer in one line, else "": `USD 5 thousand` (in Korean `5천 달러`), `12.4%`, `A; B`."""
     if answered.value is None:
         if answered.short is None:
             return ""
@@ -308,7 +308,7 @@ def page_source_of(entry: CatalogueEntry, page: int | None) -> PageSource:
 def place_of(
     document: str, page: int | None, source: PageSource = "stored", cells: str | None = None, *, language: str = "en"
 ) -> str:
-    """Return a place as an answer names it.
+    """Return a place as an answer names it: its `cells`, else its page, else the document alone.
 
     `a.pdf, page 3`; `a.hwp, page 3 as laid out`; `a.pptx, slide 3`; `a.xlsx, Sheet 'May', B3:D9`; or `a.pdf 3쪽`.
     """

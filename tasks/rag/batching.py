@@ -81,7 +81,7 @@ class BatchReport(Record):
 
 
 def read_batch(path: Path, *, index_digest: str) -> Batch:
-    """Return the questions of a JSONL file in shards: a BatchQuestion a line. Raises QuestionsUnusable."""
+    """Return the questions of a JSONL file in shards: one a line, each id once. Raises QuestionsUnusable."""
     questions: dict[str, BatchQuestion] = {}
     try:
         lines = path.read_text("utf-8-sig").split("\n")  # splitlines would cut inside a string, at U+2028
@@ -119,7 +119,7 @@ def answer_each(
     """Return the answers to a shard of questions, in their order; those that are stored already are recalled.
 
     inputs: everything beside the question that may change an answer; it is part of the cache key. on_progress: called
-    after each question.
+    after each question. A ValueError, as of an unknown document, becomes the `error` of its question.
     """
     stored: list[StoredAnswer] = []
     for question in shard:

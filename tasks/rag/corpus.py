@@ -156,7 +156,7 @@ class Corpus(Record):
 
 
 def shard_sources(sources: Iterable[Source]) -> list[tuple[Source, ...]]:
-    """Return the sources in shards by content: a new document changes one shard and leaves the others cached."""
+    """Return the sources in shards, by digest: a new document changes one shard and leaves the others cached."""
     ordered = sorted(sources, key=lambda source: (source.digest, source.suffix))
     bits = shard_bits(len(ordered))
     shards: dict[int, list[Source]] = {}

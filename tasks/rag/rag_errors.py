@@ -71,7 +71,7 @@ class Unfinished(RagError):
 
 
 def _few(reasons: Mapping[str, str]) -> str:
-    """Return the first items by their reason, and how many more there are: `a.pdf, b.pdf and 7 more: killed`."""
+    """Return up to three items for each of three reasons, and how many more: `a.pdf, b.pdf and 7 more: killed`."""
     by_reason: dict[str, list[str]] = {}
     for name, why in reasons.items():
         by_reason.setdefault(why.rstrip("."), []).append(name)

@@ -38,7 +38,7 @@ def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) ->
 
 
 def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> bool:
-    """Return whether the record may stand: whether documents open is asked again of the password that is given now."""
+    """Return whether the record may stand: not if a password opened a document, or a lacking one is given now."""
     refused = any(item.failure and item.failure.reason == "needs_password" for item in result)
     return not (any(item.locked for item in result) or (refused and inputs["password_env"]))
 
@@ -47,7 +47,7 @@ def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> b
 def parse(
     sources: tuple[Source, ...], *, options: ReadOptions, limits: ReadLimits, password_env: str | None
 ) -> tuple[Parsed, ...]:
-    """Read each document in a child process and keep it as soon as it is read."""
+    """Read each document in a child process and keep it once it is read. Raises Incomplete where a rerun may help."""
     from tasks.rag.indexing.document_stages import parse_source
 
     password = read_variable(password_env) if password_env else None
@@ -111,7 +111,7 @@ def mark_duplicates(shards: tuple[tuple[Pictured, ...], ...], *, settings: Figur
 def extract_figures(
     pictured: tuple[Pictured, ...], *, settings: FigureSettings, vlm: str | None, revision: str, spending: Spending
 ) -> tuple[Pictured, ...]:
-    """Ask the vision model about each figure, once; revision: fingerprint of its weights or script."""
+    """Ask the vision model, if any, about each figure, once; revision: fingerprint of it. Raises Incomplete."""
     from tasks.rag.indexing.picturing import describe_figures
     from tasks.resources import budget, call_limits, vision
 
@@ -133,7 +133,7 @@ def extract_figures(
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:
-    """Return each document cut into chunks, with the words of each chunk."""
+    """Return each document that could be read, cut into chunks, with the words of each chunk."""
     from tasks.rag.indexing.document_stages import cut
 
     readable = [item for item in pictured if item.parsed.document]
@@ -201,7 +201,7 @@ def _is_current(result: Published, inputs: dict[str, Any]) -> bool:
 
 @step(version=2, verify=_is_current)
 def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -> Published:
-    """Write an index version beside the current one, verify it, and switch readers over."""
+    """Write an index version beside the current one, verify it, switch readers over, and learn its names."""
     from storage.index import open_index
     from tasks.rag.indexing.publishing import publish_corpus
     from tasks.rag.planning.routing import store_learned_names
@@ -228,7 +228,7 @@ def publish_report(report: IndexReport, *, failed: tuple[DocumentStatus, ...], d
 
 @step(version=1, reads_world=True)
 def read_questions(questions: Path, *, index: Path) -> Batch:
-    """Read the questions, and which content of the index they are asked of."""
+    """Read the questions in shards, and which content of the index they are asked of. Raises QuestionsUnusable."""
     from storage.index import open_index
     from tasks.rag.batching import read_batch
 
@@ -247,7 +247,7 @@ def answer(
     reranker_weights: str,
     settings: AnswerSettings,
 ) -> tuple[StoredAnswer, ...]:
-    """Answer a shard of questions and keep each answer; reranker_weights: their fingerprint."""
+    """Answer questions and keep each answer; reranker_weights: fingerprint. Raises QuestionsUnusable, Incomplete."""
     from storage.engines import index_name
     from tasks.rag.answering.assistant import open_assistant
     from tasks.rag.batching import answer_each

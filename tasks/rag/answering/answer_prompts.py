@@ -110,7 +110,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def label_of(hit: Hit) -> str:
-    """Return where a hit stands, in one line: `reports/annual.pdf, page 12, Item 7 › Results`."""
+    """Return where a hit stands, in 240 characters at most: `reports/annual.pdf, page 12, Item 7 › Results`."""
     chunk = hit.chunk
     page = f"page {chunk.page}" if chunk.page is not None else ""
     parts = (hit.document_name, page, chunk.cells or "", " › ".join(chunk.heading_path))
@@ -189,7 +189,7 @@ def _request(prompt: str, text: str, *, max_tokens: int) -> ChatRequest:
 
 
 def _conversation(history: Sequence[Turn]) -> list[tuple[str, str]]:
-    """Return the last turns as one section, shortened and without marks, which refer to other passages; or none."""
+    """Return the last three turns as one section, short and without marks, which refer to other passages; or none."""
 
     def short(text: str) -> str:
         flat = " ".join(text.split())

@@ -118,7 +118,7 @@ class Assistant:
         )
 
     def _name_source(self, citation: Citation, named: Mapping[str, str]) -> Citation:
-        """Return a citation with what its page counts, under the name by which its document was asked for."""
+        """Return a citation with what its page counts and the name asked for; unchanged for an unknown document."""
         entry = self.index.entry(citation.digest)
         if entry is None:
             return citation

@@ -245,7 +245,7 @@ def _choose_around(first: Match, matches: Sequence[Sequence[Match]], *, one_unit
 
 
 def _score(first: Match, second: Match, *, one_unit: bool) -> float:
-    """Return the score of a further cell beside the first one."""
+    """Return the score of a further cell: more in the table and line of the first, less in another document or unit."""
     a, b = first.number, second.number
     score = second.score
     if a.document != b.document:

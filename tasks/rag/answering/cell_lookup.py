@@ -102,7 +102,7 @@ def document_names_in(plan: RetrievalPlan) -> list[str]:
 
 
 def _select_candidates(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> _Candidates:
-    """Return the numbers of the documents that the question names, else those of the pages that were found."""
+    """Return the numbers of up to six documents that the question names, else those of the pages that were found."""
     names, filters = index.names, plan.filters
     names_any = any(
         match.field not in QUALIFIER_FIELDS and match.confidence >= NAME_CONFIDENCE for match in filters.matches
@@ -203,7 +203,7 @@ def confidence_of(cell: CellMatch, *, is_named: bool) -> float:
 
 
 def format_as_in_table(number: Number, language: Language) -> str:
-    """Return a value as its table shows it, with scale and unit: `$3,136 million`, `60,540백만원`, `2,310`."""
+    """Return a value as its table shows it, with scale and unit: `$3,136 million`; cash flows without a minus."""
     digits = _write_digits(number, language)
     minus = "-" if number.value < 0 and number.statement != "cash_flow" else ""  # (746) paid is asked for as an amount
     scale = INPUT_SCALES[language].get(Decimal(number.scale), "")

@@ -60,7 +60,7 @@ NO_TERM = {
 def compute_answer(question: str, plan: RetrievalPlan, index: Index, *, hits: Sequence[Hit] = ()) -> Draft | None:
     """Return the values that the question asks for; None where it asks for something else or names no document.
 
-    It abstains where an input is missing; a sentence may state the value then.
+    It abstains where no value has all inputs, or no table the business term; a sentence may state the value then.
     """
     book = open_book(plan, index, hits)
     if book is None:
@@ -161,7 +161,7 @@ class Book:
 
 
 def open_book(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Book | None:
-    """Return the numbers of the documents that a question names, else of the one of most hits; None without one."""
+    """Return the numbers of the documents that a question names, else of that of 3 of the first 5 hits; or None."""
     filters = plan.filters
     names = index.names
     confident = [match for match in filters.matches if match.confidence >= NAME_CONFIDENCE]
@@ -206,7 +206,7 @@ def withhold_uncomputed(question: str, draft: Draft) -> Draft:
 
 
 def _with_years(question: str, numbers: Iterable[Number]) -> str:
-    """Return the question with the year in place of a company's business term: 제23기 → 2023년."""
+    """Return the question with the year in place of a business term that a table dates: 제23기 → 2023년."""
     years: dict[str, int] = {}
     for number in numbers:
         for header in (*number.column_path, *number.row_path[-1:]):

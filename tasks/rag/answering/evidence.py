@@ -52,7 +52,7 @@ class NoPicture(Exception):
 
 
 def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, limits: ReadLimits) -> list[Path]:
-    """Write the pictures of one document's cited pages, and return their paths. Raises NoPicture without a page."""
+    """Write pictures of one document's cited pages, and return their paths. Raises NoPicture, DocumentUnreadable."""
     boxes: dict[int, list[BBox]] = {}
     for citation in cited:
         if citation.page is not None:

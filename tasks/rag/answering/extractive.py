@@ -57,7 +57,7 @@ def extract_answer(
     """Return the best sentences of the hits with their citations; for `multi` and `compare`, of each document.
 
     tokenizer: the one that the index was made with; None for an index without BM25. groups: the sides of a comparison;
-    each gets a line of its own. Raises WrongTokenizer where that tokenizer is not installed.
+    each gets a line of its own. It abstains if unsure, or where prose is asked for. Raises WrongTokenizer.
     """
     parsed = read_question(question, tokenizer=tokenizer or BIGRAM)
     notes: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ Line = tuple[str, Scored | None]
 
 
 def _by_side(question: Question, ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[Line]:
-    """Return the best passage of each side; without sides, of each document that answers nearly as well as the best."""
+    """Return each side's best passage, None if unsure; without sides, those of up to six documents nearly as good."""
     best_by_document: dict[str, Scored] = {}
     for candidate in ranked:
         best_by_document.setdefault(hits[candidate.passage.hit].chunk.document, candidate)
@@ -194,7 +194,7 @@ _HAS_UNIT = re.compile(r"[%$₩€£¥]|\d\s?(?:원|천원|만|억|명|개|건|�
 
 
 def render_passage(question: Question, passage: Passage) -> str:
-    """Return a passage as one line of an answer: the items of a list, the asked columns of a row, or the sentence."""
+    """Return a passage as a line of up to 400 characters: items of a list, asked columns of a row, or the sentence."""
     if passage.is_list:
         text = "; ".join(item.rstrip(" ;,") for item in items_of(passage.text))
     else:
@@ -231,7 +231,7 @@ def _cut_around(question: Question, text: str, most: int) -> str:
 
 
 def _render_row(question: Question, passage: Passage) -> str:
-    """Return a row with its columns: `label — name: value; name: value`; unchanged where the columns have no names."""
+    """Return a row with its asked columns, `label — name: value; name: value`; unchanged where these have no names."""
     label, dash, rest = passage.text.partition(" — ")
     values = cells_of(passage.text)[1:]
     columns: list[tuple[str, str]] = []

@@ -418,7 +418,7 @@ def _confidence(draft: Draft) -> float:
 
 
 def join_drafts(drafts: Sequence[Draft]) -> Draft:
-    """Return the drafts one below the other with consecutive citation numbers; it abstains only if all of them do."""
+    """Return the drafts joined, citations renumbered: as sure as the least sure, and abstaining only if all abstain."""
     lines: list[str] = []
     citations: list[Citation] = []
     for draft in drafts:
@@ -485,7 +485,7 @@ def confidence_threshold(settings: AnswerSettings) -> float:
 def withhold_unsure(question: str, draft: Draft, *, least: float, hits: Sequence[Hit] = ()) -> Draft:
     """Return the draft, or, where its confidence is below `least`, only the places closest to an answer.
 
-    They are those that the draft cites, and then those of the hits, each page once.
+    They are those that the draft cites, and then those of the hits, each page once and at most three.
     """
     if draft.abstained or draft.confidence is None or draft.confidence >= least:  # None: a model wrote it
         return draft

@@ -23,7 +23,7 @@ MOST_WORDS_BETWEEN = 3
 
 
 def has_answer_type(question: Question, passage: Passage) -> bool:
-    """Return whether the passage holds an answer of the asked type; true where any type will do."""
+    """Return whether the passage holds an answer of the asked type; true where any type will do, false for `writer`."""
     text = drop_marks(passage.text)
     match question.wants:
         case "number":
@@ -67,7 +67,7 @@ def new_numbers(question: Question, text: str) -> list[str]:
 
 
 def yes_or_no(question: Question, text: str) -> bool | None:
-    """Return whether a sentence affirms what is asked; None where the question denies or the sentence may deny."""
+    """Return whether a sentence affirms; None if it may deny, or if the question denies or is no yes-or-no question."""
     denies = (LOOKS["negates"], LOOKS["may_deny"])
     question_denies = any(pattern.search(question.text.lower()) for pattern in denies)
     if question.wants != "yesno" or question_denies or LOOKS["may_deny"].search(text):
@@ -76,7 +76,7 @@ def yes_or_no(question: Question, text: str) -> bool | None:
 
 
 def has_counted_number(question: Question, passage: Passage) -> bool:
-    """Return whether the passage has a number of what is counted: `158개소` for 몇 개소."""
+    """Return whether the passage has a number of what is counted in Korean: `158개소` for 몇 개소; else False."""
     counter = question.counter
     if not counter or (not HANGUL.search(counter) and counter.isascii()):
         return False
@@ -91,7 +91,7 @@ def _other_numbers(question: Question, text: str) -> list[str]:
 
 
 def _has_measure(question: Question, passage: Passage) -> bool:
-    """Return whether the passage has a number in a unit of what is asked for: meters for a length."""
+    """Return whether the passage has a number, and in a unit of what is asked for if that has any: meters of length."""
     if not new_numbers(question, passage.text) and not NUMBER_WORDS.search(passage.text):
         return False
     measures = {term.word for term in question.terms if term.focus}

@@ -80,7 +80,7 @@ class Passage(NamedTuple):
 
 
 def read_passages(hits: Sequence[Hit]) -> list[Passage]:
-    """Return all passages of the hits, in their order."""
+    """Return the passages of the hits, in their order, at most MOST_PASSAGES of each."""
     passages: list[Passage] = []
     for number, hit in enumerate(hits):
         read = _rows(hit.chunk) if hit.chunk.sentences else _sentences(hit.chunk)

@@ -116,7 +116,7 @@ class Question(NamedTuple):
 
 
 def read_question(text: str, *, tokenizer: str) -> Question:
-    """Return the question for scoring passages; tokenizer: that of the index. Raises WrongTokenizer."""
+    """Return the question, cut at 2,000 characters, for scoring; tokenizer: the index's. Raises WrongTokenizer."""
     # decomposed Hangul has two or three signs a syllable, so more is read before it is composed
     short = unicodedata.normalize("NFC", text[: 2 * MOST_QUESTION_CHARS])[:MOST_QUESTION_CHARS]
     question = expand(" ".join(short.split())).question
@@ -150,7 +150,7 @@ def read_question(text: str, *, tokenizer: str) -> Question:
 
 
 def _weigh_terms(words: Sequence[str], question: str, focus: frozenset[str], tokenizer: str) -> tuple[Term, ...]:
-    """Return the words of a question with their weights, without words that ask and parts of ids."""
+    """Return up to MOST_WORDS words of a question with their weights, without words that ask and parts of ids."""
     # words that are written as names: a capital letter within the sentence, or all capitals
     capitalised = re.findall(r"(?<![.?!:] )(?<=[^\s]\s)(?:[A-Z][\w'’-]*)|\b[A-Z]{2,}\b", question)
     latin = [word for word in capitalised if word.lower() not in FUNCTION_WORDS]
@@ -232,7 +232,7 @@ MOST_CHARS = 400
 
 
 def read_cell_question(question: str, *, tokenizer: str, names: Sequence[str] = ()) -> CellQuestion | None:
-    """Return the question as cells are scored against it; None where it asks for something else than one value.
+    """Return the question as cells are scored against it; None if it is long or asks for anything but one value.
 
     names: what the question calls the documents, as it writes them. Raises WrongTokenizer.
     """

@@ -82,10 +82,7 @@ WITHOUT_MODEL = Wiring()
 
 
 def open_wiring(models: Models, *, patient: bool) -> Wiring:
-    """Open the models of these names. Raises models.model_errors.ModelUnavailable.
-
-    patient: whether an unavailable model is retried for long.
-    """
+    """Open the models; patient: an unavailable one is retried for long. Raises models.model_errors.ModelUnavailable."""
     if models.wiring == "none":
         return WITHOUT_MODEL
     local = models.wiring == "local"

@@ -163,7 +163,7 @@ def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
 def cut_table(table: Table, *, lead: Sequence[str], most_chars: int) -> list[Part]:
     """Cut a table between its rows into parts of at most `most_chars`, each with `lead` and the header.
 
-    lead: headings, caption and unit. A row longer than a part is cut like text.
+    lead: headings, caption and unit; told only once where they fill half a part. A longer row is cut like text.
     """
     repeated = [*lead, *table.header]
     room = most_chars - sum(len(line) + 1 for line in repeated)

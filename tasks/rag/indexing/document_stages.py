@@ -117,7 +117,7 @@ def parse_source(
 
 
 def _read_source(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Path | None) -> tuple[ReadDocument, bool]:
-    """Return a document, and whether it took the password to open it."""
+    """Return a document, and whether it took the password to open it. Raises DocumentUnreadable."""
     try:
         return read_document(job._replace(password=None), options=options, limits=limits, log=log), False
     except DocumentUnreadable as error:
@@ -197,7 +197,7 @@ Leaf = tuple[Embedded, ...]
 
 
 def shard_segments(embedded: Sequence[Embedded]) -> list[tuple[Leaf, ...]]:
-    """Divide the documents into segments, and the segments into at most MOST_SHARDS shards."""
+    """Divide the documents, by digest, into segments, and the segments into at most MOST_SHARDS shards."""
     ordered = sorted(embedded, key=lambda document: document.chunked.digest)
     leaves = [
         tuple(leaf)

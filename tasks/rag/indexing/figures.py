@@ -190,7 +190,7 @@ def drop_reason(measures: Measures, settings: FigureSettings) -> str | None:
 def mark_repeated(
     records: Sequence[FigureRecord], *, load: Callable[[Ref], bytes], settings: FigureSettings
 ) -> list[FigureRecord]:
-    """Return the records in their order, those marked `duplicate` that look like another kept record.
+    """Return the records in their order; if the settings say so, kept ones that look like another are `duplicate`.
 
     The first by document digest, page and number stays, so that the order of the documents does not matter.
     """
@@ -263,7 +263,7 @@ def describe(
     settings: FigureSettings,
     budget: Budget | None = None,
 ) -> FigureRecord:
-    """Return a kept record with its description, or with the reason why it has none.
+    """Return a kept record with its description, or the reason why it has none; other records come back unchanged.
 
     png: the record's image; for a duplicate of a figure in another document, that figure's, whose description it takes.
     Raises models.model_errors.ModelUnavailable.

@@ -165,7 +165,7 @@ class StatusFile:
 def status_of_build(
     index: Path, *, generation: str | None, run: str | None, parameters: dict[str, Any]
 ) -> Generator[StatusFile]:
-    """Keep the status file of a build while the block runs, and write at its end how it ended."""
+    """Keep the status file of a build while the block runs; at its end write when, and after an error how, it ended."""
     file = StatusFile(index, generation=generation, run=run, parameters=parameters)
     ended = threading.Event()
     beat = threading.Thread(target=file.beat_until, args=(ended,), name="index-heartbeat", daemon=True)

@@ -175,7 +175,7 @@ def read_facts(document: Document) -> dict[str, str]:
 
 
 def _add_fact(facts: dict[str, str], name: str, value: str, block: Block) -> None:
-    """Add a fact with its page, unless an earlier place has stated it."""
+    """Add a fact with its page, unless an earlier place has stated it, or it is empty, or too long a value."""
     value = " ".join(value.split()).strip(" -–·")
     if name in facts or not value or len(value) > MOST_VALUE_CHARS:
         return

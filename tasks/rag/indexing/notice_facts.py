@@ -72,7 +72,7 @@ class Stated(NamedTuple):
 
 
 def extract_facts(document: Document) -> tuple[Fact, ...]:
-    """Return the facts of a request for proposals in reading order, each once; none for another kind of document."""
+    """Return up to MOST_FACTS facts of a request for proposals in reading order, each once; none of other documents."""
     blocks = [block for page in document.pages for block in page.blocks]
     facts: dict[tuple[str, str], Fact] = {}
     for block in blocks:

@@ -52,7 +52,7 @@ Shards = tuple[tuple[Pictured, ...], ...]
 def find_figures(
     parsed: Parsed, artifacts: Artifacts, *, settings: FigureSettings, limits: ReadLimits, password: str | None
 ) -> Pictured:
-    """Find the figures of a document, `kept` or `dropped`, or recall those that were found before."""
+    """Find a document's figures, `kept` or `dropped`, or recall them; a failure instead where that goes wrong."""
     if parsed.document is None or parsed.format is None:
         return Pictured(parsed=parsed)
     inputs = {"source": parsed.source, "settings": settings, "limits": limits}

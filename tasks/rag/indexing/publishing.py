@@ -183,7 +183,7 @@ class Build:
     ) -> reporting.IndexReport:
         """Write the status and the preview, and return the report.
 
-        warnings: about the metadata. refused: why the model refused a figure.
+        warnings: about the metadata. refused: why the model refused a figure. preview_chunks: how many are shown.
         """
         # other settings give other chunks of the same document: then nothing is unchanged
         unchanged = {entry.document: entry for entry in self._entries} if self._settings == settings else {}

@@ -124,7 +124,7 @@ def scan_folder(
 
 
 def require_folder(folder: Path) -> None:
-    """Raise FolderUnusable where there is no such folder."""
+    """Raise FolderUnusable where there is no such folder, or a file of that name."""
     if not folder.exists():
         raise FolderUnusable(
             f"The folder {escape_unprintable(str(folder))} does not exist; name the folder of the documents."
@@ -207,7 +207,7 @@ class _Scan:
         return None
 
     def _scan_archive(self, file: IO[bytes], name: str, *, nested: bool) -> None:
-        """Scan the members of a zip; a document that only has the suffix of one is added as a document."""
+        """Scan the members of a zip (`nested`: one in another); a document with the suffix of a zip is added as one."""
         try:
             archive = open_zip(file, caps=self.caps)
         except DocumentError as error:

@@ -52,7 +52,7 @@ def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | N
 
 
 def list_estimates(measured: Measured) -> Iterator[Estimate]:
-    """Yield every metric under its full name, such as `page.mrr@10` or `answers.abstention.false_answer_rate`."""
+    """Yield each metric that has a value, by full name: `page.mrr@10`, `answers.abstention.false_answer_rate`."""
     means = [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
     means += [(f"document.{name}", mean, measured.n) for name, mean in measured.document.items()]
     if measured.answers:
@@ -168,7 +168,7 @@ def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
 def places_in(
     opened: Index, *, strategy: str, bm25_weight: float, route: bool, rerank: str | None
 ) -> Callable[[Question], list[Place]]:
-    """Return a function that searches for a question and returns the places of its hits, the best first."""
+    """Return a function that searches for a question and returns the places of its best CHUNKS hits, best first."""
     router = open_router(opened) if route else None
     reranker = resources.reranker(rerank) if rerank else None
 

@@ -156,7 +156,7 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
 
 
 def read_cells(pages: Iterable[Page], *, document: str) -> Iterator[CellFact | TextCell]:
-    """Yield the cells of all tables that hold a text and are no header, those of a table's numbers first."""
+    """Yield, table by table, the cells that hold a text and head no column: the numbers, then all others."""
     table = 0
     above: list[str] = []
     last: _Table | None = None
@@ -233,7 +233,7 @@ LINES_BELOW = 2
 
 
 def _find_scales_below(blocks: Sequence[Block]) -> tuple[Scale, ...]:
-    """Return the units that the lines below a table state for it; none of a line that leads to the next table."""
+    """Return the units of the first of two lines below a table that states any, unless it leads to the next table."""
     below = [block for block in blocks if block.kind not in ("header", "footer")]
     for at, block in enumerate(below[:LINES_BELOW]):
         if block.cells or block.kind == "heading":
@@ -260,7 +260,7 @@ class _Part(NamedTuple):
 
 
 def _read_table(part: _Part, document: str, table: int, page: int | None) -> Iterator[CellFact]:
-    """Yield the numbers of one table."""
+    """Yield the numbers of one table, by row and column; table: its 0-based number in the document."""
     block, above = part.block, part.above
     spelt = spell_cells(block.cells, part.decimals)
     cells, before = _prepend_header(spelt.cells, part.continued)
@@ -385,7 +385,7 @@ def _make_doubt(row: int, other: Decimal, value: Decimal) -> Identity:
 
 
 def _prepend_header(cells: Sequence[Cell], continued: Block | None) -> tuple[Sequence[Cell], int]:
-    """Put the header of the table that a table continues above its cells; also return how many rows that header has."""
+    """Put the header of the table that a table continues above its cells; also return how many rows it has, or 0."""
     heads = [cell for cell in continued.cells if cell.header and cell.col] if continued else []
     if not heads:
         return mark_header_rows(cells), 0
@@ -395,7 +395,7 @@ def _prepend_header(cells: Sequence[Cell], continued: Block | None) -> tuple[Seq
 
 
 def _find_amounts(cells: Sequence[Cell], grid: Mapping[tuple[int, int], Cell]) -> dict[tuple[int, int], Amount]:
-    """Return the amounts of a table by row and column."""
+    """Return the amounts by row and column, without columns of notes or dashes; a column's percent is each cell's."""
     notes = {cell.col for cell in cells if cell.header and NOTES_HEADER.fullmatch(cell.text.strip())}
     amounts = {
         (cell.row, cell.col): amount for cell in cells if cell.col not in notes and (amount := read_amount(cell))
@@ -427,7 +427,7 @@ def _find_currencies(
     amounts: Mapping[tuple[int, int], Amount],
     headers_of: Mapping[tuple[int, int], Sequence[str]],
 ) -> dict[int, str]:
-    """Return each column's currency: of its first sign, in a cell or left of it, else that of its headers."""
+    """Return each column's currency, if any: of its first sign, in a cell or left of it, else that of its headers."""
     currencies: dict[int, str] = {}
     for (row, col), amount in sorted(amounts.items()):
         before = grid.get((row, col - 1))

@@ -226,7 +226,7 @@ class CellScorer:
         self._opposed = [pattern.search(question.text) is None for pattern in OPPOSITES]
 
     def match(self, number: Number, context: Context, certainty: float) -> Match:
-        """Score a cell; 0 where none of its labels holds a word of the question.
+        """Score a cell; where no label holds a word of the question, only a bonus for a found page, or 0.
 
         The certainty that is passed in is that of its period and document.
         """
@@ -397,7 +397,7 @@ def search_cells(
     documents: Sequence[str] = (),
     context: Callable[[Number], Context] = lambda _: Context(),
 ) -> CellMatch | None:
-    """Return the best cell for a question; None where no cell of the period holds a word of it.
+    """Return the best cell for a question, no dash; None if none of its period has a word of it or a found page.
 
     documents: digests, those that fit the question best first. Raises WrongTokenizer.
     """

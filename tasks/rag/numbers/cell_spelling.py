@@ -98,7 +98,7 @@ def _plain(cell: Cell) -> str:
 
 
 def _number_in(text: str) -> str | None:
-    """Return the one run of digits, with the signs within it, of a cell that holds little else."""
+    """Return the one run of digits, with the signs within it, of a cell that holds little else; else None."""
     runs = _RUN.findall(text)
     return runs[0] if len(runs) == 1 and not _OTHER_WORDS.search(text) else None
 
@@ -108,7 +108,7 @@ def _without_groups(run: str) -> str:
 
 
 def _count_shapes(cells: Sequence[Cell]) -> tuple[Counter[str], Mapping[int, Counter[str]]]:
-    """Return how many numbers of a table, and of each of its columns, only one spelling has."""
+    """Return how many numbers of a table, and of each column, are `surely .`, `likely ,`, `either .`, `long` …"""
     columns: dict[int, Counter[str]] = defaultdict(Counter)
     notes = {cell.col for cell in cells if NOTES_HEADER.fullmatch(cell.text.strip())}
     for cell in cells:

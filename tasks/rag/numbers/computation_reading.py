@@ -62,7 +62,7 @@ def read_computation(
     latest: Latest = lambda: None,
     labels: Labels = dict,
 ) -> Computation | None:
-    """Read the computation that a question asks for; None where it asks for something else, or for more.
+    """Read the computation that a question asks for; None where it asks for something else, or more, or is too long.
 
     spoken_names: what the question calls the documents, as it writes them. names: their own names.
     """
@@ -125,7 +125,7 @@ def _read_values(
     latest: Latest,
     labels: Labels,
 ) -> Computation | None:
-    """Read the values that a question asks for by the names of their lines; None where it is not understood."""
+    """Read the values that a question asks for by the names of their lines; None if not understood, or of no period."""
     whens, assumed = find_periods(plain, latest)
     if not whens or len(whens) > MOST_YEARS:
         return None
@@ -138,7 +138,7 @@ def _read_values(
 
 
 def _attach_parts(shape: Shape, labels: Labels) -> Shape:
-    """Attach the name of a part of the company to the lines; loose words stay where no label has them.
+    """Attach up to two names of parts of the company to the lines; of more, or if labels lack one, all stay loose.
 
     Other words that labels hold go with the lines too: cells that have them are preferred.
     """
@@ -167,7 +167,7 @@ def _are_in_labels(words: str, labels: Labels, *, most: int | None = None) -> bo
 
 
 def _make_tasks(shape: Shape, whens: Sequence[When], display: Computation, plain: str) -> Iterator[Task]:
-    """Yield a task for each way to combine the lines and periods; none for a share of an unknown whole."""
+    """Yield tasks that combine lines over periods; none if they do not combine, or for a share of an unknown whole."""
     values = combine(shape.skeleton, shape.lines, percent=display.in_percent)
     only = values[0].expression if len(values) == 1 else None
     if isinstance(only, Line) and not is_ratio(only) and ASKS_SHARE.search(shape.skeleton):
@@ -181,7 +181,7 @@ def _make_tasks(shape: Shape, whens: Sequence[When], display: Computation, plain
 
 
 def drop_inputs(shape: Shape) -> Shape:
-    """Leave out the lines that a ratio of the question is made of: the question only explains the ratio by them."""
+    """Leave out the other lines of a question with one ratio if that is made of all of them: they only explain it."""
     lines = list(enumerate(shape.lines))
     ratios = [at for at, line in lines if line.concept and line.concept.statement is None]
     ratio = shape.lines[ratios[0]].concept if len(ratios) == 1 else None

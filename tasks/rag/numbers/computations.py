@@ -55,7 +55,7 @@ def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Com
 
 
 def _add_joined_terms(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
-    """Return question and terms, with "goodwill and intangible assets together" added up as one term."""
+    """Return question and terms, with "goodwill and intangible assets together" added up as one term, if it says so."""
     match = JOINED.search(plain)
     if match is None or not TOGETHER.search(plain):
         return plain, terms
@@ -68,7 +68,7 @@ def _add_joined_terms(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]
 
 
 def _relate_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combined, ...]:
-    """Return the difference or the ratio of two terms; empty where the question asks for neither."""
+    """Return the difference of two terms (in percent: by how much one is larger) or their ratio; else empty."""
     for pattern, (minuend, subtrahend) in ((MINUS, (0, 1)), (MINUS_REVERSED, (1, 0))):
         if pattern.search(plain):
             more, less = terms[minuend], terms[subtrahend]
@@ -155,7 +155,7 @@ def find_extreme(plain: str) -> str:
 
 
 def spread_over_periods(combined: Combined, operation_name: str, whens: Sequence[When]) -> Iterator[Task]:
-    """Yield the tasks of an operation over periods; without an operation there is one task for each period."""
+    """Yield the task of an operation over periods, or over one and the one before; without one, a task for each."""
     title, expression, display_unit = combined
     first, last = whens[0], whens[-1]
     if operation_name == "" or (operation_name == "total" and len(whens) == 1):
@@ -191,7 +191,7 @@ def _bare_years(whens: Sequence[When]) -> tuple[int | When, ...]:
 
 
 def set_period(expression: Expression, when: When) -> Expression:
-    """Return an expression whose lines are of one period, where they name none of their own."""
+    """Return an expression whose lines are of one period where they name none of their own; an `Over` is unchanged."""
     match expression:
         case Line():
             part = None if when.part == WHOLE_YEAR else when.part
@@ -216,7 +216,7 @@ YEARS_BACK = re.compile(r"\b(?P<count>\d|two|three|four|five)[\s-]years?\b|(?P<c
 
 
 def find_periods(text: str, latest: Latest) -> tuple[tuple[When, ...], bool]:
-    """Return the periods that a question names, in order of time, and whether it leaves them to the documents."""
+    """Return the periods that a question names, or the latest if any, in order of time, and if it is assumed."""
     parts = find_parts(text)
     years = find_years(text)
     if parts and not years:  # "in the second quarter"
@@ -241,7 +241,7 @@ def find_periods(text: str, latest: Latest) -> tuple[tuple[When, ...], bool]:
 
 
 def _add_earlier_periods(text: str, whens: tuple[When, ...], *, assumed: bool) -> tuple[When, ...]:
-    """Add the periods that a question names relative to its own: the year before, the last three years."""
+    """Add to a single period those that a question names relative to it; "last year" alone replaces it."""
     if len(whens) != 1:
         return whens
     if several := LAST_YEARS.search(text):
@@ -256,7 +256,7 @@ def _add_earlier_periods(text: str, whens: tuple[When, ...], *, assumed: bool) -
 
 
 def find_named_periods(text: str) -> tuple[When, ...]:
-    """Return the periods that a text names by years, in order of time; empty where it names none."""
+    """Return the years that a text names, in order of time, or its one part of a year; empty where it names no year."""
     if years := find_years(text):
         parts = find_parts(text)
         return parts if len(parts) == 1 else tuple(When(year) for year in years)

@@ -86,7 +86,7 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def label_of(path: Sequence[str]) -> str:
-    """Return the label of a row, together with its heading where it is a bare "Total"."""
+    """Return the label of a row, together with its heading where it is a bare "Total"; empty for no path."""
     own = path[-1] if path else ""
     if len(path) > 1 and not set(words_of(own)) - FREE_WORDS:
         return f"{path[-2]} {own}"

@@ -54,7 +54,7 @@ def document_cells(pages: Iterable[Page], *, document: str) -> tuple[list[CellFa
 
 
 def _date_by_terms(facts: Sequence[CellFact], texts: Sequence[str]) -> list[CellFact]:
-    """Date facts by Korean business terms: 제23기 (2023. 1. 1. ~ 2023. 12. 31.), 당기, 전기."""
+    """Date facts by Korean business terms of known years: 제23기 (2023. 1. 1. ~ 2023. 12. 31.), 당기, 전기."""
     # the year of "term 0": with a term added it is the year in which that term ends
     named = (match for text in texts for match in TERM_OF_YEAR.finditer(text))
     zero_years = Counter(int(match["year"]) - int(match["term"]) for match in named)

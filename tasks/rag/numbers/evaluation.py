@@ -123,7 +123,7 @@ class Evaluator:
                 return self._evaluate_over(aggregate, operand, (when.before(), when))  # opening and closing
 
     def _evaluate_over(self, aggregate: str, expression: Expression, whens: Sequence[When]) -> Value:
-        """Return an aggregate of an expression over periods, all of which must have a value. Raises NoGrowthRate."""
+        """Return an aggregate over periods, which all need a value (`previous`: the first). Raises NoGrowthRate."""
         if aggregate == "previous":
             return self.evaluate(expression, whens[0])
         # all must be there: a year that is missing could be the highest
@@ -199,7 +199,7 @@ class Evaluator:
             self._open.discard(concept.key)
 
     def _find_cell(self, line: Line, when: When) -> Number | None:
-        """Return a line's cell: in the statement itself, where its label names the line, before any other; or None."""
+        """Return a line's cell: of the statement if its label names the line, else of a table or by words; or None."""
         cell = self._statements.find(line, when.year, when.part) if self._statements else None
         if cell:
             label = label_of(cell.row_path)
@@ -232,7 +232,7 @@ class Evaluator:
 
 
 def _restrict_to_part(expression: Expression, of: str) -> Expression:
-    """Return a formula with its lines restricted to a part of the company."""
+    """Return a formula with its lines restricted to a part of the company; unchanged where `of` is empty."""
     match expression:
         case Line() if of:
             return expression._replace(of=of, name=f"{of} {expression.name}")

@@ -140,7 +140,7 @@ def lines_of(expression: Expression) -> Iterator[Line]:
 
 
 def find_years(text: str) -> tuple[int, ...]:
-    """Return the years that a text names, those within a range included, in order of time."""
+    """Return the years that a text names, and those within a range of up to 30, in order of time."""
     years: set[int] = set()
     for match in RANGE.finditer(text):
         first, last = (int(DIGITS.search(match[name])[0]) for name in ("first", "last"))  # type: ignore[index]

@@ -71,7 +71,7 @@ NO_SUM = frozenset(("%", "shares"))
 
 
 def add_identities(facts: Iterable[CellFact]) -> list[CellFact]:
-    """Return the facts, in their order; those that must be the sum of others get their identities and doubt."""
+    """Return the facts, in their order; those that must be sums get identities, and a doubt from the first broken."""
     facts = list(facts)
     tables: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, fact in enumerate(facts):
@@ -222,7 +222,7 @@ MOST_TABLES = 3
 
 
 def check_balance_sheet(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
-    """Yield the identity of a balance sheet in one column: assets equal the other side, or liabilities and equity."""
+    """Yield at most one identity, with its place: assets equal the other side, or liabilities and equity together."""
     labels = [label_in(fact) for fact in column]
     assets_at = next((at for at, label in enumerate(labels) if ASSETS.fullmatch(label)), None)
     other_at = next((at for at, label in enumerate(labels) if EQUITY_SIDE.match(label)), None)
@@ -245,7 +245,7 @@ def check_balance_sheet(column: Sequence[CellFact]) -> Iterator[tuple[int, Ident
 
 
 def find_split_balances(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
-    """Yield the identities of balance sheets spread over several tables, on one page or two consecutive ones."""
+    """Yield identities of balance sheets whose sides stand in two tables on one page or the next, with their places."""
     assets: list[CellFact] = []
     for at, fact in enumerate(facts):
         label = label_in(fact)
@@ -261,7 +261,7 @@ def find_split_balances(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identi
 
 
 def check_cash(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
-    """Yield the identity of cash at the end of a period: cash at the beginning and its change."""
+    """Yield the place of cash at the end of a period and its identity: cash at the beginning and change; or nothing."""
     of_cash = [
         (at, fact, label_in(fact))
         for at, fact in enumerate(column)

@@ -53,7 +53,7 @@ class Reading(NamedTuple):
 
 
 def list_readings(question: str, whens: Sequence[When], *, spoken_names: Sequence[str] = ()) -> list[Reading]:
-    """Return the ways to read a question in the order in which to try them; empty where it asks for no arithmetic.
+    """Return up to 12 ways to read a question, in the order to try them; none if it is long or asks for no arithmetic.
 
     whens: the periods that it names. spoken_names: what it calls the documents, as it writes them.
     """
@@ -89,7 +89,7 @@ def strip_question(question: str, spoken_names: Sequence[str]) -> str:
 
 
 def _read_over_periods(text: str, question: str, whens: Sequence[When]) -> Iterator[Reading]:
-    """Yield readings of one value over the periods that are named: its sum, mean, change, ratio or growth."""
+    """Yield one reading of a value over two periods or more: its sum, mean, change, ratio or growth; else none."""
     if len(whens) < 2:
         return
     span = f"{whens[0].label} … {whens[-1].label}"
@@ -180,7 +180,7 @@ def _make_differences(more: str, less: str, shared: str, question: str) -> Itera
 
 
 def _read_list(operation_name: str, names: Sequence[str], *, pair: bool) -> Iterator[Reading]:
-    """Yield the sum, the mean or the difference of values whose names are listed."""
+    """Yield sums or means (`pair`: differences) of listed values, for each way to share words; none of one name."""
     names = [name for name in map(str.strip, names) if name]
     if len(names) < 2 or (pair and len(names) != 2):
         return
@@ -197,7 +197,7 @@ def _read_list(operation_name: str, names: Sequence[str], *, pair: bool) -> Iter
 
 
 def _share_words(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the listed names with the words that they may share: those before the first, and those after the last."""
+    """Yield the names as listed, then with words that they may share: those before the first, those after the last."""
     first, *middle, last = names
     before, after = first.split(), last.split()
     yield tuple(names)

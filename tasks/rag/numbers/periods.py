@@ -216,7 +216,7 @@ def part_of_year(question: str) -> Part | None:
 def find_parts(question: str) -> tuple[When, ...]:
     """Return the parts of years that a question names, in its order; empty where it names no part.
 
-    "Q2 2023 and 2022" names two, "three months ended June 30, 2023 and 2022" too.
+    "Q2 2023 and 2022" names two, "three months ended June 30, 2023 and 2022" too; without a year, `year` is 0.
     """
     parts: list[Part] = []
     years: list[int] = []

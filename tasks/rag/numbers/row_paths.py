@@ -78,7 +78,7 @@ class Amount(NamedTuple):
 
 
 def read_amount(cell: Cell) -> Amount | None:
-    """Read the one number that a cell behind the first column holds; None for words, years and dates."""
+    """Read the one number of a cell behind the first column, a dash as 0; None for headers, words, years and dates."""
     text = NOTES.sub("", OF_A_NOTICE.sub("", " ".join(drop_marks(cell.text).translate(PLAIN_SIGNS).split())))
     if cell.header or not cell.col or YEAR.fullmatch(text) or PART_OF_DATE.fullmatch(text):
         return None
@@ -95,7 +95,7 @@ def read_amount(cell: Cell) -> Amount | None:
 
 
 def _read_single(text: str) -> Number | None:
-    """Read the number that is all of a text, also one in groups of digits ("13 951"); None for any other text."""
+    """Read the number that is all of a text, also in groups of digits ("13 951"); None for dates and other texts."""
     joined = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", ",", text)
     numbers = read_numbers(joined)
     if len(numbers) != 1 or numbers[0].unit in (*CALENDAR, "year") or abs(numbers[0].value) >= LARGEST:
@@ -190,7 +190,7 @@ class _Row(NamedTuple):
 def row_paths(
     rows: Mapping[int, Sequence[Cell]], amounts: Mapping[tuple[int, int], Decimal], headings: Sequence[str]
 ) -> dict[int, tuple[str, ...]]:
-    """Return the path of each row that is no header: the rows that it belongs to, and its own label.
+    """Return the path of each row that is no header: the last four of `headings` and rows above it, and its label.
 
     It belongs to the row above that is set in less; a row without amounts heads those below it that are not, too.
     """
@@ -237,7 +237,7 @@ def _read_rows(
 
 
 def _sum_up(parts: Sequence[Mapping[int, Decimal]], whole: Mapping[int, Decimal]) -> bool:
-    """Return whether rows add up to a row in each of its columns, but for rounding."""
+    """Return whether two rows or more add up to a row in each of its columns, but for rounding."""
     if len(parts) < 2:
         return False
     for col, value in whole.items():
@@ -257,7 +257,7 @@ NAMES = 0.9
 
 
 def find_stub(rows: Mapping[int, Sequence[Cell]], amounts: Collection[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the columns whose labels together name a row: the first, and as many behind it as tell rows apart."""
+    """Return the columns whose labels together name a row: the first (but ranks), and as many as tell rows apart."""
     filled = {number for number, _ in amounts} or {n for n, cells in rows.items() if not all(c.header for c in cells)}
     texts: dict[int, dict[int, Cell]] = defaultdict(dict)
     units = {cell.col for cells in rows.values() for cell in cells if cell.header and UNIT_HEADER.fullmatch(cell.text)}
@@ -330,7 +330,7 @@ class _Head(NamedTuple):
 
 
 def _nest(rows: Sequence[_Row], headings: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the number and the path of each row."""
+    """Yield each row's number and path: the last four of `headings` and of the rows it belongs to, and its label."""
     lowest = min((row.depth for row in rows if row.label), default=(0, 0.0))
     above = [_Head(lowest, heading, -1, heads=True, is_open=True) for heading in headings]
     repeated = _find_repeated(rows)
@@ -388,7 +388,7 @@ def _names(head: str, total: str) -> bool:
 
 
 def _find_repeated(rows: Sequence[_Row]) -> dict[int, str]:
-    """Return the label of the row that repeated rows are parts of, by the position of the repeated row in `rows`.
+    """Return the label of the row that repeated rows are parts of, by their position in `rows`; {} if groups differ.
 
     "Households 30, capital 20, elsewhere 10; young households 9, capital 6, elsewhere 3" names its parts alike.
     """

@@ -172,7 +172,7 @@ class Definition(NamedTuple):
 
 
 def definitions(question: str) -> tuple[Definition, ...]:
-    """Read the definitions that a question writes, in its order."""
+    """Read the definitions that a question writes, in its order; a name of over six words defines nothing."""
     raw = list(_locate_definitions(question))
     names = {" ".join(words_of(name)) for name, *_ in raw}
     read: list[Definition] = []
@@ -248,7 +248,7 @@ def formulas_by_key(definitions: Sequence[Definition]) -> Mapping[str, Expressio
 
 
 def substitute_meanings(expression: Expression, formulas: Mapping[str, Expression]) -> Expression:
-    """Replace the names that a question defines in an expression by their formulas."""
+    """Replace the names that a question defines, in an expression and its ratios, by their formulas."""
     match expression:
         case Line() as line:
             if key := next((key for key in _keys(line) if key in formulas), None):

@@ -104,7 +104,7 @@ def consonants_of(spoken: str) -> str:
 
 
 def sounds_alike(korean: str, latin: str) -> bool:
-    """Return whether a Korean name spells a Latin one by its sound: equal `consonants_of`, and vowels much alike."""
+    """Return whether a Korean name sounds like a Latin one: two equal consonants or more, and vowels much alike."""
     from rapidfuzz import fuzz
 
     korean_sound, latin_sound = spell_sound(korean), spell_sound(latin)
@@ -213,7 +213,7 @@ _ENDS = {"text_ends": "texts", "word_ends": "words"}
 def load_names(catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None) -> Learned:
     """Return the names of a catalogue, read from the files of its parts where they are kept.
 
-    kept_at: the folder of these files; missing ones are written there. None learns everything anew.
+    kept_at: the folder of these files; missing ones are written there, unused ones removed. None learns all anew.
     """
     if kept_at is None or not isinstance(catalogue, Catalogue):
         return learn_entries(catalogue)
@@ -323,7 +323,7 @@ class _Pupil:
             lists["weights"].append(weight)
 
     def _add(self, at: int, kind: Kind, field: str, value: str) -> None:
-        """Add one name of the document at position `at`, with all of its spellings if it is new."""
+        """Add a name of the document at position `at`, with its spellings if new; none of one sign, or digits alone."""
         words = core_words(value) if kind == "title" else name_words(value)
         key = compact(words)
         if len(key) < 2 or (key.isdigit() and kind != "id"):

@@ -148,7 +148,7 @@ class NameLookup:
         return self._rarities[word]
 
     def _compounds(self, piece: str) -> list[str]:
-        """Return the Korean words of names that begin or end with a piece: 통합관제 for 관제."""
+        """Return the Korean words of names that begin or end with a piece: 통합관제 for 관제; none for one syllable."""
         if len(piece) < 2:
             return []
         start = bisect_left(self._hangul, (piece, 0))
@@ -245,7 +245,7 @@ class NameLookup:
         return mentions
 
     def matched_words(self, word: Word) -> dict[str, float]:
-        """Return the words of names that a word of the question is or shares a piece with, and the share: 0 … 1."""
+        """Return the words of names that a word is, or in Korean shares a piece with, and the share, 0 … 1; or {}."""
         if word.form in FUNCTION_WORDS or word.form.isdigit():
             return {}
         forms = _forms(word.form)

@@ -83,7 +83,7 @@ FORM_TOKEN = re.compile(
 
 
 def read_qualifiers(text: str) -> Qualifiers:
-    """Return the years, terms and rounds that a question or a name holds, in the order of the text."""
+    """Return the years, terms and rounds that a question or a name holds, each once, in the order of the text."""
     plain = re.sub(r"_+", " ", fold_text(text))
     periods = [
         Period("term", int(match["term"]))
@@ -124,7 +124,7 @@ def fit_of(question: Qualifiers, document: Qualifiers, *, rounds: bool) -> float
     """Return how well a document fits the periods and rounds of the question, 0 … 1.
 
     Of several years in the question the last one counts, whose report repeats the earlier ones. A report of the year
-    after repeats it too. rounds: whether the candidate documents have rounds.
+    after repeats it too; a document without years fits by half. rounds: whether the candidate documents have rounds.
     """
     share = 0.2 if rounds and question.rounds and not set(question.rounds) & set(document.rounds) else 1.0
     if not question.periods:

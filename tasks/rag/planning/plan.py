@@ -110,7 +110,7 @@ def similarity_alone(embedder_id: str, question: str) -> bool:
 def narrow_filters(filters: Filters, history: Sequence[Turn], *, mode: RouteMode = "only") -> Filters:
     """Return the documents of the last turn that has any, or those among them that a vague name means.
 
-    The filters stay as they are where the question names documents surely.
+    The filters stay as they are where the question names documents surely, or no turn has any.
     """
     last = next((turn.documents for turn in reversed(history) if turn.documents), ())
     if not last or filters.mode == "only" or _names_documents(filters):
@@ -191,7 +191,7 @@ _BESIDE_A_PERIOD = re.compile(r"(?:년도?)?(?:에는|에|엔|는|은|것은)?|f
 
 
 def _move_to_period(question: str, last: str) -> str | None:
-    """Return the last question with another year or term; None where the follow-up asks for more than that."""
+    """Return the last question with another year or term; None if that has none, or the follow-up asks for more."""
     text = normalise(question)
     before, last_periods = _PERIOD_BEFORE.search(text), list(_PERIOD_SAID.finditer(last))
     match = before or _PERIOD_SAID.search(text)
@@ -278,7 +278,7 @@ _SAME_ASKED = re.compile(
 
 
 def question_parts(question: str) -> tuple[str, ...]:
-    """Return the parts of a question, each a question of its own; the question itself where it has only one."""
+    """Return the two to four questions that a question holds; itself alone if it is one, or a part is too short."""
     text = question.strip()
     korean = re.search("[가-힣]", text) is not None
     if korean:

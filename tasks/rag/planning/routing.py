@@ -284,7 +284,7 @@ class _Routing:
     def _rank_by_qualifiers(
         self, documents: Collection[int], scores: dict[int, float], qualified: Qualifiers | None = None
     ) -> _Fitting:
-        """Return the documents by their fit in year and round. qualified: those to fit; None: those of the question."""
+        """Return documents that can fit, best first in year and round. qualified: what to fit; None: the question's."""
         qualified = qualified or self.qualifiers
         rounds = any(self.router.qualifiers[at].rounds > (0,) for at in documents)
         shares = {at: fit_of(qualified, self.router.qualifiers[at], rounds=rounds) for at in documents}
@@ -324,7 +324,7 @@ class _Routing:
         return list(families.values())
 
     def _find_ambiguous(self, fitting: _Fitting, route: _Route) -> tuple[str, ...]:
-        """Return names of documents of one kind that fit equally well, where the question means one; else none."""
+        """Return up to MOST_NAMED names of documents of a kind that fit equally well, where one is meant; else none."""
         if self.query_type not in {"single", "followup"}:
             return ()
         top = fitting.best_fitting[0]

@@ -60,7 +60,7 @@ class Candidate(NamedTuple):
 
 
 def list_candidates(page: Page, question: Question, scores: Features) -> list[Candidate]:
-    """Return some hundred candidates over tables and sentences, of the cells with the best scores, (cells,)."""
+    """Return some hundred candidates of the cells with the best scores, (cells,), and sentences; none without cells."""
     return list(_Lister(page, question, scores).list_all()) if page.cells else []
 
 
@@ -478,7 +478,7 @@ class _Lister:
         /,
         **links: float,
     ) -> Candidate:
-        """Return a candidate with its features: those of its operands, those of its number, and `links`."""
+        """Return a candidate of the first MOST_OPERANDS cells with features of them, of its number, and `links`."""
         operands = tuple(cells[:MOST_OPERANDS])
         if operands not in self._links:
             self._links[operands] = self._link(operands)

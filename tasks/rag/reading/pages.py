@@ -282,7 +282,7 @@ def stems_of_all(stems: Stems, texts: Iterable[str]) -> frozenset[str]:
 
 
 def _read_sentences(hits: Sequence[Hit]) -> list[Sentence]:
-    """Return the sentences of the hits, each once; of a table the lines around it."""
+    """Return the first MOST_SENTENCES sentences of the hits, each once; of a table the lines around it."""
     sentences: dict[str, Sentence] = {}
     for number, hit in enumerate(hits):
         text = hit.chunk.text

@@ -241,7 +241,7 @@ def write_answer(
     several: bool = False,
     years: Sequence[int] = (),
 ) -> Draft | None:
-    """Return a candidate as an answer with its cells; None where its cells do not give its number.
+    """Return a candidate as an answer with its cells, abstaining if it is nonsense; None if they give another number.
 
     names: of documents, by digest. several: whether several documents could be meant, so that they are named.
     years: those that the question names; cells of other years alone do not answer.
@@ -519,7 +519,7 @@ class _Answer:
         return disarm_marks(text)
 
     def citations(self) -> tuple[Citation, ...]:
-        """Return a citation for each cell, and one for each sentence; of an answer without cells the best passage."""
+        """Return a citation for each cell of a table, and one for each sentence; none of an answer without cells."""
         cited: dict[str, Citation] = {}
         for cell in self.cells:
             citation = self._cite(len(cited) + 1, cell)

@@ -90,7 +90,7 @@ class Reader(NamedTuple):
         return self.cells.score(features) if self.cells and len(features) else features @ HAND_WEIGHTS
 
     def likely_operations(self, question: Question, page: Page) -> Features:
-        """Return the log-probability of each operation for a question of a page."""
+        """Return the log-probability of each operation for a question of a page, FLOOR or more, (operations,)."""
         words = question_words(question, page.label_stems, has_sentences=bool(page.sentences))
         scores = self.operations[hash_words(words)].sum(0)
         scores = scores + self.operations_bias
@@ -159,7 +159,7 @@ class Ranked(NamedTuple):
 def describe_candidates(
     candidates: Sequence[Candidate], packed: Packed, features: Features, operations: Features, cell_scores: Features
 ) -> Ranked:
-    """Return the candidates of the likeliest operations with their features.
+    """Return the candidates of the six likeliest operations, and whole sentences, with their features.
 
     packed: the candidates as arrays. operations: their log-probabilities, (operations,). cell_scores: (cells,).
     """

@@ -61,7 +61,7 @@ class Ranked(NamedTuple):
 
 
 class Retrievers:
-    """The retrievers of one question on one index; it is embedded and tokenized once, on first use."""
+    """The retrievers of one question, embedded and tokenized once; each ranks up to `k` rows of a scope, best first."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Retrievers:
         return Ranked(rows[order].tolist(), merit[order].tolist())
 
     def _lexical_words(self, texts: Sequence[str]) -> tuple[Lexical, list[list[str]]]:
-        """Return BM25 of the index, and each text's words as the index splits them. Raises NoLexicalIndex."""
+        """Return BM25 of the index, and each text's words as it splits them. Raises NoLexicalIndex, WrongTokenizer."""
         lexical, tokenizer = self.index.lexical, self.index.manifest.tokenizer
         if lexical is None or tokenizer is None:
             raise NoLexicalIndex

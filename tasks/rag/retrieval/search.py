@@ -72,8 +72,8 @@ def search(
     embedder: called only by strategies that compare meaning. bm25_weight: weight of words in rrf; None: of `settings`.
     documents: digests to search in; None is all. filters: what the question means; compared sides share the hits.
     per_document: the most chunks of one document, as long as others are there.
-    Raises WrongEmbedder, DamagedIndex, WrongTokenizer, NoLexicalIndex, and ValueError for an empty question or
-    `top_k` below 1.
+    Where documents of `filters` hold nothing, all are searched, with a note. Raises WrongEmbedder, DamagedIndex,
+    WrongTokenizer, NoLexicalIndex, StrategyUnusable, and ValueError for an empty question or `top_k` below 1.
     """
     if not question.strip():
         raise ValueError("the question is empty; ask with at least one word")
