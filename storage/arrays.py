@@ -35,7 +35,7 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file; pages are read when they are used. Raises OSError, ValueError for another format."""
+    """Return a file's arrays by name, to read only; pages come when used. Raises OSError, ValueError, KeyError."""
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     size = int.from_bytes(mapped[:8], "little")

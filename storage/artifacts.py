@@ -32,7 +32,7 @@ class Stat(NamedTuple):
 
 
 class Folder:
-    """Files by name below a folder; names are relative, with slashes."""
+    """Files by name below a folder; names are relative, with slashes. Methods raise StoreUnreachable."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class Folder:
         return Stat(name, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
     def find(self, prefix: str) -> Iterator[Stat]:
-        """Yield name, size and time of every finished file below `prefix`."""
+        """Yield name, size and time of every finished file below `prefix`, in no order; none where that is missing."""
         for above, _, names in os.walk(self.root / prefix):
             for name in names:
                 path = Path(above, name).relative_to(self.root).as_posix()
@@ -78,7 +78,7 @@ class Folder:
 
 
 class Remote:
-    """Objects by name below an fsspec URL such as `s3://bucket/prefix`."""
+    """Objects by name below an fsspec URL such as `s3://bucket/prefix`. Methods raise StoreUnreachable."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -114,7 +114,7 @@ class Remote:
             return None
 
     def find(self, prefix: str) -> Iterator[Stat]:
-        """Yield name, size and time of every object whose name lies below `prefix`."""
+        """Yield name, size and time of every object whose name lies below `prefix`, in no order."""
         with self._open() as (system, base):
             listing = cast("dict[str, dict[str, Any]]", system.find(f"{base}/{prefix}", detail=True))
         for path, facts in listing.items():
@@ -157,7 +157,7 @@ class Remote:
 
 
 def _stat(name: str, facts: dict[str, Any]) -> Stat:
-    """Return a listing's entry; fsspec leaves the name of the time to each driver."""
+    """Return a listing's entry, dated now where the driver says no time; fsspec leaves its name to each driver."""
     modified = next((facts[field] for field in ("LastModified", "mtime", "created") if facts.get(field)), None)
     if isinstance(modified, int | float):
         modified = datetime.fromtimestamp(modified, UTC)
@@ -246,7 +246,7 @@ class Artifacts:
         return self._path(ref)
 
     def find(self, kind: str, digest: str) -> Path | None:
-        """Return a verified local file of an object whose size is not known; None where it is missing or damaged."""
+        """Return the verified local file of an object of any size; None: missing, damaged. Raises StoreUnreachable."""
         ref = Ref(kind=kind, digest=digest, size=0)
         entry = self._store.stat(_name(ref)) or self._cache.stat(_name(ref))
         if not entry:
@@ -257,7 +257,7 @@ class Artifacts:
             return None
 
     def verify(self, ref: Ref) -> bool:
-        """Return whether the artifact is there and its bytes are those that were written. Raises StoreUnreachable."""
+        """Return whether the artifact is there and whole; a damaged one is set aside. Raises StoreUnreachable."""
         if self.remote and self._remote_stat(ref) is None:
             return False
         try:
@@ -275,7 +275,7 @@ class Artifacts:
         return model.model_validate_json(self.get(ref))
 
     def remember(self, key: str, ref: Ref) -> None:
-        """Note that the work named by `key` (SHA-256 hex of its inputs and version) gave `ref`."""
+        """Note that the work named by `key` (SHA-256 hex of inputs and version) gave `ref`; else ValueError."""
         self._store.write(_key_name(key), ref.model_dump_json().encode())  # a lost note costs doing the work again
 
     def forget(self, key: str) -> None:
@@ -288,7 +288,7 @@ class Artifacts:
         return ref if ref and self.verify(ref) else None
 
     def notes(self) -> Iterator[tuple[str, Ref]]:
-        """Yield every key and what `remember` noted for it, whether or not the artifact is still there."""
+        """Yield keys with what `remember` noted, in no order, even for artifacts that are gone; no damaged notes."""
         for entry in self._store.find("keys"):
             if ref := self._read_note(entry.name):
                 yield entry.name.rpartition("/")[2], ref
@@ -311,7 +311,7 @@ class Artifacts:
             return self._store.read(_name(ref), end=1) in characters
 
     def remove(self, ref: Ref, *, before: datetime) -> bool:
-        """Remove an object that nobody has put again since `before`; return whether it is gone."""
+        """Remove an object unless it was put, or put again, since `before`; return whether there is none now."""
         entry = self._store.stat(_name(ref))
         if entry and entry.modified >= before:
             return False
@@ -362,7 +362,7 @@ class Artifacts:
         return entry if entry and entry.size == ref.size else None
 
     def _renew(self, ref: Ref) -> bool:
-        """Return whether the object lies below the root; its date is then that of today, so that `gc` spares it."""
+        """Return whether the object lies below the root in its size; it is then dated today, so that `gc` spares it."""
         try:
             if os.stat(self._object(ref)).st_size != ref.size:  # noqa: PTH116 as in get
                 return False
@@ -423,13 +423,13 @@ class Results:
         self._store.write(f"{RESULTS}/{name}", content)
 
     def renew(self, name: str, content: bytes) -> None:
-        """Note that a record has served: `trivet gc` removes those that serve nobody any more."""
+        """Write a record, since it has served, unless it is younger than FRESH: `trivet gc` removes idle ones."""
         entry = self._store.stat(f"{RESULTS}/{name}")
         if entry is None or entry.modified < datetime.now(UTC) - FRESH:
             self.write(name, content)
 
     def remove(self, name: str, *, before: datetime | None = None) -> bool:
-        """Forget a record, unless it was written or has served since `before`; return whether it is gone."""
+        """Forget a record, unless it was written or has served since `before`; return whether there is none now."""
         entry = self._store.stat(f"{RESULTS}/{name}") if before else None
         if before and entry and entry.modified >= before:
             return False
@@ -437,7 +437,7 @@ class Results:
         return True
 
     def records(self) -> Iterator[Stat]:
-        """Yield every record, with its size and when it was written or has last served (to the day)."""
+        """Yield every record, in no order, with its size and when it was written or has last served (to the day)."""
         for entry in self._store.find(RESULTS):
             yield entry._replace(name=entry.name.removeprefix(f"{RESULTS}/"))
 

@@ -77,7 +77,7 @@ def backup(
 
     References are read before what they refer to: results, keys, database, then objects, which never change. A damaged
     object is left out: the run that needs it makes it again. further: content of more files that people made, by name,
-    one of MADE_BY_PEOPLE. Raises StoreUnreachable, DatabaseUnavailable.
+    one of MADE_BY_PEOPLE. database_url: None: the home's own, if any. Raises StoreUnreachable, DatabaseUnavailable.
     """
     results = Results.of_store(store, home)
     with files.scratch(target.parent) as file, tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -128,7 +128,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes | Path) -> None:
 
 
 def _summarise(tar: tarfile.TarFile) -> Manifest:
-    """Return the counts and the digest of all members but the manifest. Raises TarError for no plain file."""
+    """Return counts, size and digest of all members but the manifest. Raises TarError for one that is no plain file."""
     counts, size, digest = Counter[str](), 0, hashlib.sha256()
     for member in tar:
         if not member.isreg():
@@ -148,7 +148,7 @@ def _summarise(tar: tarfile.TarFile) -> Manifest:
 def restore(source: Path, home: Path, store: Artifacts, database_url: str | None) -> Manifest:
     """Restore a backup into an empty home and `store`; nothing is changed unless the whole file is sound.
 
-    Raises BackupUnusable, DatabaseUnavailable, StoreUnreachable.
+    database_url: None is the home's own server. Raises BackupUnusable, DatabaseUnavailable, StoreUnreachable.
     """
     if home.exists() and any(home.iterdir()):
         raise BackupUnusable(f"{home} is not empty; set TRIVET_HOME to a new folder, or move this one away")
@@ -191,7 +191,7 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
 
 
 def _load_database(dump: Path, url: str) -> None:
-    """Fill the database, all or nothing. Raises BackupUnusable where it is not empty."""
+    """Fill the database, all or nothing, and upgrade it. Raises DatabaseUnavailable, BackupUnusable: it has tables."""
     with database.connected(database.engine(url)) as connection:
         query = "select tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema')"
         tables = sorted(connection.execute(text(query)).scalars())
@@ -209,7 +209,7 @@ def _load_database(dump: Path, url: str) -> None:
 
 
 def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -> None:
-    """Run a PostgreSQL client; the password is in its environment, hidden from `ps`. Raises DatabaseUnavailable."""
+    """Run a PostgreSQL client, on the database if `connect`; `ps` shows no password. Raises DatabaseUnavailable."""
     address = database.address(url)
     major = database.server_major(url)
     client = find_program(program, at_least=major)

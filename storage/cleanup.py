@@ -57,7 +57,7 @@ def collect(
     """Remove records that serve no run, then objects that no key and no record refers to, and leftovers.
 
     older_than: younger objects stay, because a run may have made them that has not noted them yet.
-    unused_for: records that were written or have served since stay, and so do cached embeddings.
+    unused_for: records that were written or have served since stay, and so do cached embeddings. dry_run: only count.
     """
     listed = list(store.objects())  # before the marks: what is put from now on is neither listed nor removed
     old = [record for record in results.records() if record.modified < now - unused_for]
@@ -115,7 +115,7 @@ def _digests_in(data: bytes) -> set[str]:
 
 
 def _remove_leftovers(root: Path, *, older_than: timedelta, now: datetime, dry_run: bool) -> Iterator[Removal]:
-    """Yield what is removed: files of killed processes, and damaged objects that nobody looked into for so long."""
+    """Yield what is, or with `dry_run` would be, removed: files of killed processes, damaged objects of that age."""
     unfinished = ((path, LEFTOVER) for path in root.rglob(f"{files.TEMPORARY}*"))
     damaged = ((path, older_than) for path in (root / "damaged").glob("*"))
     for path, grace in [*unfinished, *damaged]:

@@ -36,7 +36,7 @@ class Revisions(Record):
 
 
 def locate(database_url: str | None, home: Path) -> str:
-    """Return the address of the database: the configured one, or the home's embedded server, which is started then."""
+    """Return the configured address, or that of the home's server, which it starts. Raises DatabaseUnavailable."""
     return database_url or Cluster(home).start()
 
 
@@ -57,7 +57,7 @@ def address(url: str) -> URL:
 
 @cache
 def engine(url: str) -> Engine:
-    """Return the process's pool of connections to `url`; a connection that died meanwhile is replaced."""
+    """Return the process's one pool for `url`; connections that died are replaced. Raises DatabaseUnavailable."""
     database = create_engine(address(url), pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_S})
     atexit.register(database.dispose)
     return database
@@ -97,7 +97,7 @@ def server_major(url: str) -> int:
 
 @contextmanager
 def connected(pool: Engine) -> Generator[Connection]:
-    """Yield a connection in a transaction, committed at the end. Raises DatabaseUnavailable."""
+    """Yield a connection in a transaction, committed at the end, undone by any error. Raises DatabaseUnavailable."""
     try:
         with pool.begin() as connection:
             yield connection
@@ -133,7 +133,7 @@ class Reconnecting:
         self._engine: Engine | None = None
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Return what `work` gives in a transaction; a restarted server is tried again. Raises DatabaseUnavailable."""
+        """Return what `work` gives in a transaction, run again if a connection is lost. Raises DatabaseUnavailable."""
         opened = self._open()
         try:
             with opened.begin() as connection:

@@ -79,7 +79,7 @@ class Cluster:
         self._extension = extension
 
     def programs(self) -> list[Binaries]:
-        """Return the PostgreSQL installations of this machine that have the extension, where one is needed."""
+        """Return this machine's PostgreSQL installations, as `installed` orders them, with any extension needed."""
         every = list(installed())
         if self._extension is None:
             return every
@@ -102,7 +102,7 @@ class Cluster:
             ) from error
 
     def stop(self) -> bool:
-        """Stop the server in order; return whether it was running. Raises DatabaseUnavailable."""
+        """Stop the server in order; return False where there is no cluster or none runs. Raises DatabaseUnavailable."""
         place = self._recorded()
         if place is None or _postmaster(place) is None:
             return False
@@ -125,7 +125,7 @@ class Cluster:
         return ClusterStatus(state=state, folder=place.folder, major=_major(place), pid=pid, url=place.url())
 
     def remove(self) -> None:
-        """Stop the server and delete the cluster with everything in it."""
+        """Stop the server and delete the cluster, if any, with everything in it. Raises DatabaseUnavailable."""
         self.stop()
         if place := self._recorded():
             shutil.rmtree(place.folder, ignore_errors=True)
@@ -201,7 +201,7 @@ class Cluster:
         return self._shelter / f"postgres-{name}"
 
     def _binaries(self, major: int | None, account: pwd.struct_passwd | None) -> Binaries:
-        """Return programs of the cluster's own version (any, for a new one). Raises DatabaseUnavailable."""
+        """Return programs of that version (None: any), copied for an account kept out. Raises DatabaseUnavailable."""
         installations = self.programs()
         fitting = [installation for installation in installations if major in (None, installation.major)]
         if not fitting and installations:
@@ -331,7 +331,7 @@ def _pid(place: Place) -> int | None:
 
 
 def _run(account: pwd.struct_passwd | None, place: Place, *command: str | Path) -> str:
-    """Return the last lines of output of a PostgreSQL program, run as the server's account in the cluster's folder.
+    """Return the last three lines that a PostgreSQL program writes, as the server's account in the cluster's folder.
 
     Paths are relative to that folder, because pg_ctl hands them to a shell without escaping `$` and quotes.
     The output goes to a file: the server would inherit a pipe, and reading that would never end.

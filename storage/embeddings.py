@@ -48,7 +48,7 @@ class EmbeddingCache:
         return cls(home / "cache" / "embeddings.sqlite")
 
     def get_many(self, embedder_id: str, texts: Sequence[str]) -> dict[str, NDArray[np.float16]]:
-        """Return the vectors (dimension,) of those texts that are known, and a note that they were used today."""
+        """Return the vectors (dimension,) of those texts that are known, by text, and note that they were used."""
         by_key = {cache_key(embedder_id, text): text for text in texts}
         keys, today = list(by_key), _today()
 
@@ -73,7 +73,7 @@ class EmbeddingCache:
     def put_many(
         self, embedder_id: str, texts: Sequence[str], vectors: NDArray[np.float32] | NDArray[np.float16]
     ) -> None:
-        """Keep `vectors` (len(texts), dimension), rounded to fp16; durable against kill -9 on return."""
+        """Keep `vectors` (len(texts), dimension) as fp16 in place of older ones; durable against kill -9 on return."""
         rows = list[tuple[bytes, bytes, int]]()
         for text, vector in zip(texts, vectors, strict=True):
             data = vector.astype(ROW).tobytes()
@@ -82,7 +82,7 @@ class EmbeddingCache:
         self._run(lambda connection: connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows))
 
     def prune(self, *, older_than_days: int, dry_run: bool = False) -> int:
-        """Remove vectors that were last used more than `older_than_days` ago, with their space; return their number."""
+        """Remove vectors last used more than `older_than_days` ago, with `dry_run` none; return their number."""
         if not self._path.exists():
             return 0
         stale, values = "FROM vectors WHERE used_day < ?", (_today() - older_than_days,)
@@ -144,7 +144,7 @@ def cache_key(embedder_id: str, text: str) -> bytes:
 
 
 def switch_to_wal(connection: sqlite3.Connection) -> None:
-    """Switch a file to the write-ahead log; while another process does, SQLite fails at once instead of waiting."""
+    """Switch a file to the write-ahead log; tries again while others do, for 30 s. Raises sqlite3.OperationalError."""
     deadline = time.monotonic() + WAIT_FOR_WRITERS_S
     while True:
         try:

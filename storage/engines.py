@@ -45,7 +45,7 @@ def is_address(word: str) -> bool:
 
 
 def read_address(word: str) -> Address:
-    """Return the engine of a URL such as postgresql://host, its password apart. Raises NotAnIndex for other text."""
+    """Return a URL such as postgresql://host without SECRETS, and its password. Raises NotAnIndex for other text."""
     try:
         parts = urlsplit(word)
         password = parts.password

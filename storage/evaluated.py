@@ -229,7 +229,7 @@ class StoredScore(FiniteRecord):
 
 
 def without_values(metrics: Mapping[str, JsonValue], results: Iterable[Result]) -> dict[str, JsonValue]:
-    """Return `metrics` with None for the values that `results` hold, so that each is kept once."""
+    """Return `metrics` with None for the values that `results` over all items hold, so that each is kept once."""
     values = {result.metric: result.value for result in results if not result.part}
     return {name: None if name in values and values[name] == value else value for name, value in metrics.items()}
 

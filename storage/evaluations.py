@@ -133,11 +133,11 @@ class Evaluations:
         return {unescape(row["run"]) for row in self._database.rows(query)}
 
     def task_results(self, run: str) -> list[Evaluated]:
-        """Return the run's results without samples: one value per task and data set."""
+        """Return a run's results without samples, one value per task and data set, sorted; none for an unknown run."""
         return self._database.run(lambda connection: [*_read_results(connection, run)])
 
     def scores_of(self, runs: Collection[str], *, metrics: Collection[str]) -> dict[tuple[str, str], list[RunScore]]:
-        """Return each task's headline and its scores over all items by these metrics, by run and task; in one query."""
+        """Return each task's headline and scores over all items by these metrics, by run and task; no unknown runs."""
         table, run_ids = eval_results.c, sa.literal(escape(list(runs)), sa.ARRAY(sa.Text))
         whole = (table.part == "") & table.metric.in_(escape(list(metrics)))
         columns = [table[name] for name in RunScore._fields if name not in ("checksum", "settings", "revision")]
@@ -170,7 +170,7 @@ class Evaluations:
     def sample_page(
         self, run: str, task: str, *, kind: SampleKind, after: After | None, most: int, words: str = ""
     ) -> list[Sample]:
-        """Return samples of a kind whose texts hold `words`, by item and repeat, from the one after `after` on."""
+        """Return samples past `after` by item and repeat: of the kind and first data set, with `words` in any case."""
         conditions = [KINDS[kind]]
         if words:
             sample_text = sa.func.concat_ws("\n", samples.c.item, samples.c.extracted, samples.c.gold, samples.c.reason)
@@ -182,7 +182,7 @@ class Evaluations:
         return [sample_of(row) for page in pages for row in page]
 
     def _pages(self, run: str, task: str, columns: Iterable[ColumnElement[Any]], *, rows: int) -> Iterator[RowMapping]:
-        """Yield samples by data set, item and repeat, in pages."""
+        """Yield samples by data set, item and repeat, read in pages. columns: item and repeat must be among them."""
         for dataset in self._datasets(run, task):
             after = None
             while True:
@@ -193,7 +193,7 @@ class Evaluations:
                 after = After(unescape(page[-1]["item"]), page[-1]["repeat"])
 
     def _datasets(self, run: str, task: str) -> list[int]:
-        """Return the data sets of a task of a run; selectors have results and no task."""
+        """Return the ids of the data sets of a run's task, in order; selectors have results and no task."""
         queries = (
             select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task))
             for table in (eval_tasks, eval_results)
@@ -219,12 +219,12 @@ class Evaluations:
         return self._database.rows(query)
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
-        """Return the repeats of one item; none where there is no such item."""
+        """Return the repeats of one item, in order; none where there is no such item."""
         rows = self._database.rows(_select_samples(run, task).where(samples.c.item == escape(item)))
         return [sample_of(row) for row in rows]
 
     def has(self, run: str, counts: Mapping[str, int]) -> bool:
-        """Return whether the run is there with each of these tasks and its number of samples."""
+        """Return whether the run is there with each of these tasks and its number of samples; it may have others."""
         of_task = (samples.c.run == eval_tasks.c.run) & (samples.c.task == eval_tasks.c.task)
         query = select(eval_runs.c.id, eval_tasks.c.task, func.count(samples.c.item).label("kept"))
         query = query.outerjoin(eval_tasks, eval_tasks.c.run == eval_runs.c.id).outerjoin(samples, of_task)

@@ -59,7 +59,7 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
-    """Yield a file to fill: it takes the place of `path` when the block ends well, and vanishes when it does not."""
+    """Yield a file that replaces `path` when the block ends well, and vanishes otherwise. Raises StoreUnreachable."""
     with scratch(path.parent) as temporary:
         with temporary.open("xb") as file:
             yield file
@@ -68,7 +68,7 @@ def replacing(path: Path) -> Generator[BinaryIO]:
 
 @contextmanager
 def scratch(folder: Path) -> Generator[Path]:
-    """Yield the name of an unfinished file in `folder`; what still lies there when the block ends is removed."""
+    """Yield a free name in `folder` for a file; what lies there at the end is removed. Raises StoreUnreachable."""
     make_folder(folder)
     temporary = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
     with reachable(folder):
@@ -87,7 +87,7 @@ def scratch_folder(folder: Path) -> Generator[Path]:
 
 
 def settle(temporary: Path, path: Path, *, durable: bool = True) -> None:
-    """Give a finished file its name; `durable`: once its content is on the disk."""
+    """Give a finished file its name, in place of another; `durable`: as `write` has it. Raises StoreUnreachable."""
     make_folder(path.parent)
     with reachable(path.parent):
         if durable:

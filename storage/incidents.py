@@ -110,7 +110,7 @@ class Incidents:
         return tuple(_incident(dict(row)) for row in self._database.rows(query))
 
     def recent(self, n: int) -> tuple[Incident, ...]:
-        """Return the `n` incidents of any suite that were opened last, open ones first."""
+        """Return at most `n` incidents of any suite: open ones before others, and the last opened of each first."""
         table = night_incidents
         query = select(table).order_by((table.c.status == "open").desc(), table.c.opened_at.desc(), table.c.id).limit(n)
         return tuple(_incident(dict(row)) for row in self._database.rows(query))
@@ -132,7 +132,7 @@ class Incidents:
         self._database.run(lambda connection: _put(connection, incident))
 
     def pins(self, suite: str) -> tuple[Pin, ...]:
-        """Return the pinned values of a suite file."""
+        """Return the pins of a suite file, by label and task."""
         query = select(night_pins).where(night_pins.c.suite == escape(suite)).order_by(*night_pins.primary_key)
         return tuple(Pin.model_validate(unescape_row(row, "suite")) for row in self._database.rows(query))
 

@@ -225,7 +225,7 @@ class Index:
         return Lexical(postings, IndexCounts(len(self), tokens, self.manifest.mean_idf))
 
     def chunk(self, row: int) -> bytes:
-        """Return the chunk of a row as JSON, without reading its neighbours."""
+        """Return the chunk of a row (below 0: from the end) as JSON, its neighbours unread. Raises IndexError."""
         row = range(len(self))[row]  # counts from the end below 0; raises IndexError
         part = int(self._firsts.searchsorted(row, "right")) - 1
         begin, end = self._texts[part]["offsets"][row - self._firsts[part] :][:2]
@@ -256,7 +256,7 @@ class Index:
         return paths
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
-        """Return a flag per row: whether it belongs to one of `documents` (digests)."""
+        """Return a flag per row: whether it belongs to one of `documents` (digests); unknown ones flag none."""
         flags = np.zeros(len(self), np.bool_)
         begins, ends = self._spans
         for position in (self._position_of[document] for document in documents if document in self._position_of):
@@ -299,7 +299,7 @@ class Index:
         return {document: position for position, document in enumerate(self.names)}
 
     def check_in_background(self) -> None:
-        """Compare every file with its digest in a thread of its own, so that the first answer waits for less of it."""
+        """Compare files with their digests in a thread, so that the first answer waits for less; damage is logged."""
 
         def check() -> None:
             try:
@@ -413,7 +413,7 @@ def is_published(path: Path) -> bool:
 
 
 def is_current(out: Path, digest: str) -> bool:
-    """Return whether readers of `out` get the version of this digest, and its files are as they were written."""
+    """Return whether readers of `out` get this version, its files as they were written. Raises StoreUnreachable."""
     try:
         with open_index(out) as index:
             index.verify()
@@ -423,7 +423,7 @@ def is_current(out: Path, digest: str) -> bool:
 
 
 def has_content(path: Path, ref: Ref) -> bool:
-    """Return whether a file has the size and the digest of its Ref."""
+    """Return whether a file has the size and the digest of its Ref; False for one that cannot be read."""
     try:
         with path.open("rb") as stored:
             same_size = os.fstat(stored.fileno()).st_size == ref.size

@@ -122,18 +122,18 @@ class Lineage:
         self._database.run(write)
 
     def origins(self, digests: Collection[str], *, most: int) -> dict[str, Origin]:
-        """Return the origins of these digests and of all that led to them, by digest; at most `most` of them."""
+        """Return origins of these digests, unknown ones too, and of all that led to them, by digest; at most `most`."""
         return self._database.run(lambda connection: _walk(connection, digests, most))
 
     def beginning(self, prefix: str) -> list[str]:
-        """Return the digests that steps made or used and that begin with `prefix`, at most ten."""
+        """Return the first ten digests, in order, that steps made or used and that begin with `prefix`."""
         column = lineage_edges.c.digest
         # `g` comes after all hex digits: a range, for which the index serves on either engine
         query = select(column).distinct().where(column >= prefix, column < prefix + "g").order_by(column).limit(10)
         return self._database.run(lambda connection: [*connection.scalars(query)])
 
     def note_collected(self, digests: Iterable[str], *, at: datetime) -> None:
-        """Record which of these digests were collected, and when."""
+        """Record when these digests were collected, those that lineage knows; the time that one has already stays."""
         edges = lineage_edges.c.digest
 
         def write(connection: Connection) -> None:
@@ -188,7 +188,7 @@ class _File:
 
 
 def _batches(digests: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the values in batches that are few enough for one query each."""
+    """Yield the values, sorted, in batches that are few enough for one query each."""
     waiting = sorted(digests)
     yield from (waiting[start : start + AT_ONCE] for start in range(0, len(waiting), AT_ONCE))
 
@@ -232,7 +232,7 @@ def _walk(connection: Connection, digests: Collection[str], most: int) -> dict[s
 
 
 def _makers(connection: Connection, digests: Sequence[str]) -> dict[str, list[RowMapping]]:
-    """Return the steps that made each digest, the last first."""
+    """Return the steps that made each digest, the last first; digests that none made are left out."""
     edges, steps = lineage_edges, lineage_steps
     by_digest: dict[str, list[RowMapping]] = {}
     for batch in _batches(digests):
@@ -274,7 +274,7 @@ def _nearest_first(
 
 
 def _leaves(parameters: JsonValue, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the name and the value, as JSON, of every parameter, however deep it stands."""
+    """Yield the own name and the value, as JSON, of every parameter, however deep it stands; a list is one value."""
     if isinstance(parameters, dict):
         for inner, value in parameters.items():
             yield from _leaves(value, inner)

@@ -90,7 +90,7 @@ class Filters(TypedDict, total=False):
 
 
 def read_filters(entity: str, line: str, period: str) -> Filters:
-    """Return the filters of words: `2019..2021`, `2019..`, `..2021`, `2021` or nothing as period. Raises ValueError."""
+    """Return filters of words; period: `2019..2021`, `2019..` (to 2099), `..2021`, `2021` or ''. Raises ValueError."""
     first, to, last = (part.strip() for part in period.partition(".."))
     years = (first or "1900", last or "2099") if to else (first, first)
     if period.strip() and (not all(len(year) == 4 and year.isdecimal() for year in years) or years[0] > years[1]):
@@ -110,14 +110,14 @@ def select_numbers(
     most: int | None = None,
     **filters: Unpack[Filters],
 ) -> Numbers:
-    """Return numbers in reading order. names: of the documents, by digest. most: number of rows from row `first` on."""
+    """Return numbers of documents in `names`, by digest, in reading order: `most` from row `first` on; None: all."""
     page = "" if most is None else f" LIMIT {most:d} OFFSET {first:d}"
     with _database().cursor() as connection:
         return _fetch(connection.execute(_query(connection, paths, names, "name, n.*", filters) + page))
 
 
 def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Return the cells of tables (document digest, 0-based number), by the names of COLUMNS; words have no value."""
+    """Return cells of tables (document digest, 0-based number), sorted, by names of COLUMNS; words have no value."""
     if not tables:
         return []
     of_document: dict[str, list[int]] = {}
@@ -136,7 +136,7 @@ def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> li
 def select_statements(
     paths: Sequence[Path], documents: Sequence[str], statements: Sequence[str]
 ) -> list[tuple[str, int]]:
-    """Return (document digest, 0-based table number) of each document's fullest table of each kind of statement."""
+    """Return (document digest, 0-based number) of each document's table with most rows for each statement, sorted."""
     if not (documents and statements):
         return []
     with _database().cursor() as connection:
@@ -160,7 +160,7 @@ def copy_numbers(
 ) -> None:
     """Write numbers to a file in reading order; as CSV and JSON, decimals are exact strings, and lists in CSV are JSON.
 
-    JSON is an object a line.
+    JSON is an object a line. In CSV an apostrophe stands before a text that a spreadsheet would work out.
     """
     # decimals as texts without zeros at their ends
     plain = ", ".join(f"rtrim(rtrim({name}::VARCHAR, '0'), '.') AS {name}" for name in ("value", "scale"))
@@ -196,7 +196,7 @@ class ListedNumber(NamedTuple):
 
 
 def list_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unpack[Filters]) -> list[ListedNumber]:
-    """Return the numbers that pass the filters, as texts in reading order."""
+    """Return the numbers of documents in `names`, by digest, that pass the filters, as texts in reading order."""
     period, headers = "coalesce(period.label, 'no period')", "array_to_string(column_path, ' / ')"
     columns = f"name, page, \"table\", value, unit, {period}, {LINE}, {headers}, coalesce(doubt, '')"
     with _connect() as connection:
@@ -234,7 +234,7 @@ def _query(
 def query_numbers(paths: Sequence[Path], names: Mapping[str, str], sql: str) -> Numbers:
     """Return the rows of a user's SELECT over the tables `numbers` and `documents`. Raises QueryUnusable.
 
-    It runs in memory and reaches no file, no network and no setting.
+    It runs in memory and reaches no file, no network and no setting. names: of its documents, by digest.
     """
     import duckdb
 
@@ -253,7 +253,7 @@ def query_numbers(paths: Sequence[Path], names: Mapping[str, str], sql: str) -> 
 
 
 def missing_columns(path: Path) -> list[str]:
-    """Return the columns that a file lacks, since an older version wrote it."""
+    """Return the columns that a file lacks, sorted, since an older version wrote it."""
     with _connect() as connection:
         rows = connection.execute(f"SELECT name FROM parquet_schema('{_quote(path)}')").fetchall()
     return sorted(set(COLUMNS) - {name for (name,) in rows})

@@ -141,7 +141,7 @@ class PostgresEngine:
                 raise
 
     def publish(self, manifest: Manifest, path_of: Callable[[str], Path]) -> Generation:
-        """Store the missing files of a manifest and make it current, or keep the old version. Raises EngineAway.
+        """Store a manifest's missing files and make it current, unless equal content is. Raises EngineAway.
 
         path_of: where the file of a name in the manifest lies.
         """
@@ -178,7 +178,7 @@ class PostgresEngine:
             return Generation(id=name, digest=digest, created=True)
 
     def blob(self, digest: str) -> bytes | None:
-        """Return the content of the file with this digest; None where the database has none."""
+        """Return the content of the file with this digest; None where the database has none. Raises EngineAway."""
         with self.cursor() as cursor:
             row = cursor.execute("SELECT data FROM blobs WHERE digest = %s", [digest]).fetchone()
         return None if row is None else row[0]
@@ -228,13 +228,13 @@ class PostgresEngine:
         return [numbers[part.vectors.digest] for part in manifest.parts]
 
     def _connect(self) -> Connection[Any]:
-        """Return a connection of its own, whose end frees the locks that it holds."""
+        """Return a connection of its own, whose end frees the locks that it holds. Raises psycopg.Error."""
         import psycopg
 
         return psycopg.connect(self.url, autocommit=True, connect_timeout=10)
 
     def _pin(self, number: int) -> Connection[Any] | None:
-        """Return a connection that keeps a version from being removed; None if it is gone."""
+        """Return a connection that keeps a version from being removed; None if it is gone. Raises EngineAway."""
         import psycopg
 
         try:

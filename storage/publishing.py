@@ -52,7 +52,7 @@ def publish_segments(
     settings: dict[str, JsonValue],
     centres: Ref | None = None,
 ) -> Generation:
-    """Write a version beside the current one, verify it, and make it current; content that is current stays.
+    """Write a version beside the current one, verify it, and make it current; equal content that is current stays.
 
     segments: in the order of their documents. path_of: where the file of a Ref lies; it is linked or copied.
     Raises NotAnIndex, StoreUnreachable (the old version stays), DamagedIndex (the disk gave back other bytes).
@@ -202,7 +202,7 @@ class Contents:
         return packed.segment
 
     def parts(self, segments: Sequence[Segment], catalogue: Sequence[CatalogueEntry]) -> tuple[Part, ...]:
-        """Return segments with the catalogue of their documents; those without chunks are listed by their digest."""
+        """Return segments, in order, with the catalogue of their documents; one without chunks goes by its digest."""
         entries_of: list[list[CatalogueEntry]] = [[] for _ in segments]
         if len(segments) == 1:
             entries_of[0] = list(catalogue)

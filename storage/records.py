@@ -38,7 +38,7 @@ class Ref(Record):
 
 
 def refs_in(value: Any) -> Iterator[Ref]:
-    """Yield every Ref inside a value: in models, dicts, lists and tuples, however deep; others hold none."""
+    """Yield every Ref inside a value, in order: in models, dicts, lists and tuples, however deep; others hold none."""
     waiting: list[Any] = [value]  # no recursion: a run looks through tens of thousands of values
     while waiting:
         element = waiting.pop()

@@ -74,7 +74,7 @@ class Responses:
         self._database = Reconnecting(locate)
 
     def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        """Return the answers that are there, by key (64 hex digits). Raises DatabaseUnavailable."""
+        """Return the stored answers by key (64 hex digits); other keys are left out. Raises DatabaseUnavailable."""
         listed, responses_by_key = list(keys), dict[str, StoredResponse]()
         for start in range(0, len(listed), KEYS_PER_QUERY):
             for key, line in self._database.run(partial(_select_rows, keys=listed[start : start + KEYS_PER_QUERY])):
@@ -105,7 +105,7 @@ class Responses:
             self._database.run(insert)
 
     def prune(self, *, before: datetime, dry_run: bool) -> int:
-        """Remove answers stored before, whose room is used again; return their number. Raises DatabaseUnavailable."""
+        """Remove answers stored before, with `dry_run` none; return their number. Raises DatabaseUnavailable."""
         old = responses.c.created_at < before
 
         def remove(connection: Connection) -> int:

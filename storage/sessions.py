@@ -94,7 +94,7 @@ class Sessions:
         return _session(rows[0]) if rows else None
 
     def recent(self, n: int, *, words: str = "") -> tuple[Session, ...]:
-        """Return the `n` sessions of any index used last that have a question, and a turn that holds `words`."""
+        """Return the `n` sessions of any index used last with a question, and a turn that holds `words` in any case."""
         query = _select_sessions().limit(n)
         if words:
             turn_text = chat_turns.c.question + "\n" + chat_turns.c.answered["answer"].astext

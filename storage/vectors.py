@@ -151,7 +151,7 @@ class Vectors:
     def _scan_lists(
         self, stack: _Stack, probed: NDArray[np.int64], query: NDArray[np.float32], k: int, *, lists: int
     ) -> Nearest:
-        """Return the nearest rows of the probed lists, numbered through all parts. lists: how many each part has."""
+        """Return the `k` nearest rows of the probed lists, or all, numbered through all parts. lists: of each part."""
         faiss = open_faiss()
         scores, hits = np.empty((1, k), np.float32), np.empty((1, k), np.int64)
         unused = np.zeros(len(probed), np.float32)
@@ -171,7 +171,7 @@ class Vectors:
         return Nearest(rows, scores[0][hit])
 
     def _search_allowed(self, query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]) -> Nearest:
-        """Return the nearest of the allowed rows."""
+        """Return the `k` nearest of the allowed rows, best first; there must be one."""
         faiss = open_faiss()
         rows, scores = list[NDArray[np.int64]](), list[NDArray[np.float32]]()
         for number, part in enumerate(self._parts):
@@ -269,7 +269,7 @@ class Centres(NamedTuple):
     """Rows of the index for which they were chosen."""
 
     def serve(self, rows: int, dimension: int) -> bool:
-        """Return whether an index of this size may keep the centres: it is within half and twice their rows."""
+        """Return whether an index may keep the centres: of their dimension, and within half and twice their rows."""
         return self.vectors.shape[1] == dimension and self.rows / 2 <= rows <= self.rows * 2
 
     def near(self, query: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -284,7 +284,7 @@ class Centres(NamedTuple):
 
     @classmethod
     def open(cls, path: Path) -> Centres:
-        """Read the centres of a file. Raises OSError, ValueError."""
+        """Read the centres of a file. Raises OSError, ValueError, KeyError."""
         arrays = map_arrays(path)
         probes, rows = arrays["probes_and_rows"].tolist()
         return cls(arrays["centres"], probes, rows)
