@@ -174,13 +174,13 @@ def open_backend(kind: str, **fields: Any) -> Chat:
 
 
 def check_args(kind: str, args: Mapping[str, JsonValue]) -> None:
-    """Raises ModelUnavailable for arguments that a backend does not know; those of lm_eval classes are their own."""
+    """Raises ModelUnavailable for arguments that a backend does not take; a kind that is none of ours takes any."""
     if backend := backends().get(kind):
         checked_args(backend.args, BackendRequest(kind, args=args))
 
 
 def checked_args(kind: type[Args], request: BackendRequest) -> Args:
-    """Return the arguments as `kind` has them. Raises ModelUnavailable for one that it does not have."""
+    """Return the arguments as `kind` has them. Raises ModelUnavailable for an unknown one or an unusable value."""
     try:
         args = kind.model_validate(_backend_args(request.args))
     except ValidationError as error:
@@ -202,7 +202,7 @@ def _backend_args(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def parse_model_args(text: str) -> dict[str, JsonValue]:
-    """Return the arguments of `k=v,k2=v2` or of a JSON object, with numbers and booleans. Raises ModelUnavailable."""
+    """Return the arguments of `k=v,k2=v2` or JSON, with numbers, booleans and None. Raises ModelUnavailable."""
     if text.lstrip().startswith("{"):
         try:
             return json.loads(text)
@@ -436,7 +436,7 @@ def local_of(name: str) -> Local | None:
 
 
 def require_weights(local: Local, *, pictures: bool = False) -> None:
-    """Raises ModelUnavailable for a model without files, or one of text alone if pictures come; loads nothing."""
+    """Raises ModelUnavailable for a model without files, or `hf` of text alone if pictures come; loads nothing."""
     from models.causal_weights import model_config
 
     check_args(local.kind, local.args)
@@ -456,7 +456,7 @@ def require_weights(local: Local, *, pictures: bool = False) -> None:
 def revision_of(name: str) -> str:
     """Return a fingerprint of the weights that lie on this disk under a backend's name; nothing is loaded.
 
-    An endpoint shows nothing: its name has to stand for it. Raises ModelUnavailable.
+    Empty where none lie there: an endpoint's name has to stand for it. Raises ModelUnavailable.
     """
     if local := local_of(name):
         from models.causal_weights import find_weights

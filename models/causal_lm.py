@@ -121,7 +121,7 @@ class CausalLM:
         return response
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-        """Yield answers with their number in `requests`; the longest may come first. Raises ModelUnavailable."""
+        """Yield answers, or why there is none, with their number: refusals, then longest first. Raises ModelError."""
         prompts: list[Prompt] = []
         for number, request in enumerate(requests):
             try:
@@ -137,7 +137,7 @@ class CausalLM:
                 yield from ((prompt.number, answer) for prompt, answer in zip(batch, answers, strict=True))
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Yield the log-probability of each continuation given its context, with its position. Raises ModelError.
+        """Yield log-probabilities of continuations given contexts, with positions, in any order. Raises ModelError.
 
         An empty context is the token for the beginning of a text; a continuation without tokens is certain.
         """
@@ -146,7 +146,7 @@ class CausalLM:
         yield from sum_windows(windows, self._score_windows)
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Yield the log-probability of whole texts, with their position, in windows as long as the context."""
+        """Yield whole texts' log-probability, with their position, in any order, in windows as long as the context."""
         with self._lock:
             windows = text_windows(self._load(), texts)
         for number, likelihood in sum_windows(windows, self._score_windows):
@@ -265,7 +265,7 @@ class CausalLM:
     ) -> Iterator[tuple[Sequence[Job], list[BatchResult] | ModelError]]:
         """Yield each batch of jobs with what `run` makes of it; a job that does not even fit alone gives its error.
 
-        bytes_of: the memory that a job may take.
+        bytes_of: the memory that a job may take. Raises TransientModelError where a batch of fixed size does not fit.
         """
         start = 0
         while start < len(jobs):

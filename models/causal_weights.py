@@ -221,7 +221,7 @@ def declared_context(config: Mapping[str, Any]) -> int | None:
 
 
 def refuse_longer(weights: Weights, max_length: int | None) -> None:
-    """Raises ModelUnavailable for a context beyond the positions that the model has, as its config.json says."""
+    """Raises ModelUnavailable for a context beyond the positions that config.json gives the model, if it says any."""
     config = read_json(weights.folder / "config.json")
     text = config.get("text_config") or config
     positions = declared_context(config)

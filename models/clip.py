@@ -85,7 +85,7 @@ def image_features(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 
 def load_clip(weights: ClipWeights) -> tuple[Any, Any, Any]:
-    """Return (model, tokenizer, image processor); adapters are merged, and the model is on the CPU in fp32."""
+    """Return (model, tokenizer, image processor); adapters merged, on the CPU in fp32. Raises ModelUnavailable."""
     from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}

@@ -133,6 +133,6 @@ class AnswerEnds:
 
 
 def decode_answer(tokenizer: Any, tokens: Sequence[int], *, whole: bool = True) -> str:
-    """Return the text of an answer's tokens. whole: False holds back the bytes of an incomplete last character."""
+    """Return the text of tokens without special ones. whole: False holds back bytes of an incomplete last character."""
     text: str = tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return text if whole else text.rstrip("�")

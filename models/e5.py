@@ -147,7 +147,7 @@ class _Cursor:
 
 
 def _parse(data: NDArray[np.uint8]) -> Packed:
-    """Return pieces, word vectors and weights of a packed E5. Raises ValueError for another format or shape."""
+    """Return pieces, word vectors and weights of a packed E5. Raises ValueError, KeyError: another format or shape."""
     file = _Cursor(data)
     if file.take(4) != MAGIC:
         raise ValueError(f"it does not begin with {MAGIC.decode()}")

@@ -94,7 +94,7 @@ class OpenAIEmbedder:
 
 
 def embed_questions(embedder: Embedder, questions: Sequence[str]) -> NDArray[np.float32]:
-    """Return the L2-normalised vectors of questions, (len(questions), dimension), with the model's query prompt."""
+    """Return L2-normalised vectors of questions, (len(questions), dimension), with the model's query prompt, if any."""
     return getattr(embedder, "embed_questions", embedder.embed)(questions)
 
 

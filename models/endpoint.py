@@ -113,7 +113,7 @@ class Endpoint:
         return {}
 
     def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the events of a streamed answer, or the whole answer alone; read them inside `name_failures`."""
+        """Yield the events of an answer, or the whole if `body` asks no `stream`; read them inside `name_failures`."""
         plain = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
         streams = "stream" in body
         response = self._request("POST", path, plain, preload_content=not streams)

@@ -52,7 +52,7 @@ class Probe(BaseModel):
     """False: the same weights have answered otherwise."""
 
     def agrees_with(self, probe: Probe) -> bool:
-        """Return whether the same weights may have given both answers."""
+        """Return whether the same weights may have given both: equal texts, and likely first tokens hardly moved."""
         shared = self.log_probs.keys() & probe.log_probs.keys()
         moved = any(
             abs(self.log_probs[token] - probe.log_probs[token]) > MOVED
@@ -87,7 +87,7 @@ class Fingerprint(BaseModel):
         return any(probe.steady and probe.text for probe in self.probes)
 
     def differences(self, now: Fingerprint) -> Iterator[str]:
-        """Yield in words what has changed; unsteady probes do not count."""
+        """Yield in words what has changed; unsteady probes, and fields that only one card has, do not count."""
         for name in self.card.keys() & now.card.keys():
             if self.card[name] != now.card[name]:
                 yield f"its server says {name} {now.card[name]!r}, and said {self.card[name]!r}"

@@ -43,7 +43,7 @@ class HarnessLM:
         return complete_alone(self, request, on_text)
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-        """Yield answers with their number in `requests`: all of one kind of sampling together."""
+        """Yield answers or RequestRefused with their number in `requests`, by sampling. Raises ModelUnavailable."""
         ready: list[tuple[int, str, ChatRequest]] = []
         for number, request in enumerate(requests):
             try:

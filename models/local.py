@@ -17,7 +17,7 @@ _models: dict[Hashable, Any] = {}  # the one model in memory, by its key
 
 
 def load_once(key: Hashable, load: Callable[[], T]) -> T:
-    """Return the value of `load`, called once per key; another key's value is released first, even if it raises."""
+    """Return the value of `load`, called unless this key's is held; another's is released first, even if it raises."""
     with ALONE:
         if key not in _models:
             release_model()

@@ -255,7 +255,7 @@ class _Part(NamedTuple):
 
 
 def _read_completion(answer: Any) -> _Part:
-    """Return an answer of Chat Completions or Completions, or a piece of its stream; reasoning is part of neither."""
+    """Return the first choice of (Chat) Completions, or a piece of its stream; reasoning is part of neither."""
     counts = answer.get("usage") if isinstance(answer.get("usage"), dict) else {}
     usage = (counts.get("prompt_tokens"), counts.get("completion_tokens"))
     choices = answer.get("choices")
@@ -274,7 +274,7 @@ def _read_completion(answer: Any) -> _Part:
 
 
 def _read_responses(event: Any) -> _Part:
-    """Return what an answer of the Responses API, or an event of its stream, adds. Raises AnswerFailed, ValueError."""
+    """Return what a response, or an event of its stream, adds, perhaps nothing. Raises AnswerFailed, ValueError."""
     match event.get("type"):
         case "response.output_text.delta":
             return _Part(text=event["delta"])

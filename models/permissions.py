@@ -24,7 +24,7 @@ class NotPermitted(ModelUnavailable):
 
 
 def read_variable(name: str) -> str | None:
-    """Return the value of the environment variable that a parameter names; None if unset. Raises NotPermitted."""
+    """Return the value of a variable that a parameter names; None if unset. Raises NotPermitted in a worker's run."""
     if RUN in os.environ and (NEVER.fullmatch(name) or name not in _permitted_variables()):
         raise NotPermitted(
             f"runs of this worker may not read the variable {name}; {KEYS}=NAME,NAME lists those that they may where "

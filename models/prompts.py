@@ -102,7 +102,7 @@ def render_prompt(tokenizer: Any, request: ChatRequest, sight: Sight | None = No
     """Return the text of a request, with one placeholder for each picture, where it stands among the words.
 
     System messages come first; for a template that takes none they are put at the head of the first question.
-    sight: None for a model that takes no pictures. Raises RequestRefused, NoChatTemplate.
+    A last message of the assistant is continued. sight: None: takes no pictures. Raises RequestRefused, NoChatTemplate.
     """
     if not request.messages:
         raise RequestRefused("The request has no messages; give at least one.")
@@ -138,7 +138,7 @@ def render_prompt(tokenizer: Any, request: ChatRequest, sight: Sight | None = No
 
 
 def template_of(tokenizer: Any, template: bool | str) -> str:
-    """Return the text of a tokenizer's chat template. Raises NoChatTemplate: without it, no request can work."""
+    """Return the text of a tokenizer's chat template of this name; True: its default one. Raises NoChatTemplate."""
     own_template = tokenizer.chat_template
     if not own_template:
         raise NoChatTemplate(f"the tokenizer of {tokenizer.name_or_path} has no chat template; {WITHOUT}")

@@ -141,7 +141,7 @@ def find_entry(name: str) -> Entry | None:
 
 
 def spelled(name: str) -> str:
-    """Return `name`, or the full spelling of the model that the file gives this name. Raises RegistryUnusable."""
+    """Return `name`, or the full spelling of the model that `find_entry` finds by it. Raises ModelUnavailable."""
     entry = find_entry(name)
     return entry.spelled if entry else name
 

@@ -144,7 +144,7 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
 
 
 def describe_image(png: bytes) -> str:
-    """Return a made-up description with a title, a period and a table; the same bytes always give the same one."""
+    """Return a made-up title, period and table; the same bytes always give the same. Raises RequestRefused."""
     seed = hashlib.sha256(png).digest()
     height, width = picture_size(png)
     rows = "\n".join(f"| {2020 + year} | {100 + seed[year]} |" for year in range(3))

@@ -97,7 +97,7 @@ def _rolling(loaded: Loaded, number: int, tokens: Sequence[int], prefix: int) ->
 def sum_windows(
     groups: Sequence[list[Window]], score: Callable[[list[Window]], Iterator[tuple[Window, LogProb]]]
 ) -> Iterator[tuple[int, LogProb]]:
-    """Yield each text's number and the sum over its windows, as soon as `score` has given the last of them."""
+    """Yield each text's number and the sum over its windows, 0 without any, once `score` has given the last of them."""
     missing, sums = [len(group) for group in groups], [LogProb(0.0, True)] * len(groups)
     yield from ((number, sums[number]) for number, count in enumerate(missing) if not count)
     for window, part in score([window for group in groups for window in group]):
@@ -177,7 +177,7 @@ def reads_trees(loaded: Loaded) -> bool:
 
 
 def packs_of(windows: Iterable[Window], *, most_tokens: int = PACKED_TOKENS) -> Iterator[list[Window]]:
-    """Yield the windows in packs of so many distinct tokens; those that begin alike stand together."""
+    """Yield the windows, sorted by `read`, in packs of at most so many distinct tokens; one with more is alone."""
     pack, size, before = list[Window](), 0, tuple[int, ...]()
     for window in sorted(windows, key=lambda window: window.read):
         new = len(window.read) - _common_length(before, window.read)
@@ -206,7 +206,7 @@ def tree_of(windows: Sequence[Window]) -> Tree:
 
 @torch.inference_mode()
 def score_pack(loaded: Loaded, windows: Sequence[Window]) -> list[tuple[Window, LogProb]]:
-    """Return each window of a pack with the log-probability (natural) of what it predicts, in one forward pass."""
+    """Return each window of a pack, sorted by `read`, with the log-probability (natural) of what it predicts."""
     model, tree = loaded.model, tree_of(windows)
     count = len(tree.tokens)
     sees, depth = torch.eye(count, dtype=torch.bool), [0] * count

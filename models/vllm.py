@@ -90,7 +90,7 @@ class VLLMChat:
         return complete_alone(self, request, on_text)
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-        """Yield answers with their numbers in `requests` by batch. Raises ModelUnavailable, TransientModelError."""
+        """Yield answers or RequestRefused with their numbers by batch. Raises ModelUnavailable, TransientModelError."""
         prompts: list[Prompt] = []
         for number, request in enumerate(requests):
             try:
@@ -131,7 +131,7 @@ class VLLMChat:
             yield number, likelihood.total
 
     def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        """Yield the sums over the answers' tokens, their end included, with their numbers.
+        """Yield the sums over the answers' tokens, their end included, with their numbers, in order.
 
         An answer is tokenised by itself, without its prompt. Raises ModelError; a ContextOverflow after all results.
         """

@@ -170,7 +170,7 @@ def vllm_prompt(tokens: list[int], pngs: tuple[bytes, ...]) -> dict[str, Any]:
 
 
 def load_llm(setup: Setup) -> tuple[Any, Any]:
-    """Open vLLM's `LLM` from safetensors; return it with the adapter that each job names. Raises ModelUnavailable."""
+    """Open vLLM's `LLM` from safetensors; return it with each job's adapter, None without. Raises ModelUnavailable."""
     require_safetensors(setup.folder)
     file = _log_to_file()
     log_start = file.stat().st_size if file.exists() else 0
