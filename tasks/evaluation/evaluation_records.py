@@ -193,7 +193,7 @@ WITHOUT_SECRET = (
 
 
 def find_secret(value: Any, place: str = "") -> str | None:
-    """Return the dotted place of the first secret in plain data of any depth; None without one."""
+    """Return the dotted place, below `place`, of the first secret in plain data of any depth; None without one."""
     if isinstance(value, str):
         is_key = NAME.fullmatch(place.rpartition(".")[2].replace("-", "_"))
         return place if value and (is_key or SECRET.search(value)) else None

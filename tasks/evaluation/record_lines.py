@@ -76,7 +76,7 @@ class RecordedTask:
         return Texts(item and self._read(item, Item), response and self._read(response, Response))
 
     def _lines(self, refs: Iterable[Ref], model: type[Model]) -> Iterable[tuple[Model, _Place]]:
-        """Yield the records of the wanted item with file and offset in bytes of their lines."""
+        """Yield the records whose lines hold the wanted id, or all, with file and offset in bytes of their lines."""
         for ref in refs:
             offset = 0
             with self._artifacts.path(ref).open("rb") as file:

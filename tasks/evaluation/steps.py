@@ -102,7 +102,7 @@ def generate(
 ) -> Generated:
     """Ask the model; each answer is in the response store before the next is asked for, so none is paid for twice.
 
-    revision: of the weights or the script; others under the same name are another model.
+    revision: of the weights or the script; others under the same name are another model. Raises Incomplete.
     """
     del revision
     asking = _open_asking(model, spending, batch_size=task.batch_size)

@@ -97,7 +97,7 @@ class AlpacaEval(JudgedBenchmark):
         return first / (first + second) if first + second else None
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
-        """Return the probability, 0 to 1, that the judge prefers the model's output; 0 where it gave no answer."""
+        """Return the probability that the judge prefers the model's output: 0 without answer, None without verdict."""
         detail, answer = judged.item.detail, answers[0]
         score = judged.judgments[PREFERENCE].verdict if answer else 0.0
         if answer and score is not None and detail["model_is"] == SECOND:

@@ -101,7 +101,7 @@ class ArenaHard(JudgedBenchmark):
         return read_label(judgment, labels=LABELS)
 
     def rate(self, judged: Judged[str], answers: Sequence[str]) -> Rating:
-        """Return the share of its battles that an answer won; `values` holds both counts."""
+        """Return the share of its battles that an answer won; None if a game has no verdict. `values`: both counts."""
         verdicts = {
             game: judgment.verdict for game, judgment in judged.judgments.items() if judgment.verdict is not None
         }

@@ -243,7 +243,7 @@ class CodeBenchmark(BaseBenchmark):
         return {item.id: why for item in items if (why := self.why_unscorable(item, sandbox))}
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Yield the problems of items that can be scored here."""
+        """Yield the problems of items that can be scored here, or only that none of them can."""
         unscorable = self.find_unscorable(items, tools)
         if items and len(unscorable) == len(items):
             yield f"none of {len(items)} items can be scored here: {'; '.join(dict.fromkeys(unscorable.values()))}"

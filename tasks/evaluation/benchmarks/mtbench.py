@@ -103,7 +103,7 @@ class MTBench(JudgedBenchmark):
         return read_rating(judgment)
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
-        """Return the mean rating, from 1 to 10; `values` holds the rating of each turn that was rated."""
+        """Return the mean rating, from 1 to 10, None without any; `values` holds that of each turn that was rated."""
         ratings, reasons = dict[str, float](), list[str]()
         for turn, answer in zip(TURNS, answers, strict=False):
             rating = judged.judgments[turn].verdict if answer else LOWEST

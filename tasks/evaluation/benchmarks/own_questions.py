@@ -113,7 +113,7 @@ def _build_item(row: Row, prompt: str) -> Item:
 
 
 def _build_sample(item: Item, response: Response, answer: str, *, score: float, reason: str) -> Sample:
-    """Return the sample of an answer, which is missing where it is empty."""
+    """Return the sample of an answer, which keeps 500 characters of it; it is missing where it is empty."""
     return make_sample(
         item,
         response,
@@ -142,7 +142,7 @@ class VQA(BaseBenchmark):
         )
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Yield questions about pictures with all answers of people; the commonest is the gold."""
+        """Yield questions about pictures with people's answers, the commonest as gold. Raises DataUnusable on these."""
         answers = dict[str, list[str]]()
         for row in data.rows(self.files[1]):
             listed: Any = row.get("answers")

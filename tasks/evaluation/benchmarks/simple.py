@@ -339,7 +339,7 @@ class SimpleBenchmark(BaseBenchmark):
 
 
 def render(template: str, row: Row, options: tuple[str, ...] = (), layout: Options | None = None) -> str:
-    """Return the template with each `{field}` replaced by the row's value; other braces, as in LaTeX, stay."""
+    """Return the template with the row's values for `{field}`, and options as `layout` has them; other braces stay."""
     values: dict[str, Any] = dict(row)
     if layout is not None:
         letters = LETTERS[: len(options)]
@@ -396,7 +396,7 @@ def _shuffle_options(definition: Definition, row: Row) -> ShuffledOptions | None
 
 
 def _read_gold(gold: Gold | None, row: Row) -> JsonValue:
-    """Return the gold of a row: its field, or what the last box or the pattern finds there; None without one."""
+    """Return a row's gold: its field, or what the last box or pattern finds in it; None: unset. Raises DataUnusable."""
     if gold is None:
         return None
     value = _read_field(row, gold.field)

@@ -106,7 +106,7 @@ class WildBench(JudgedBenchmark):
         return value if LOWEST <= value <= 10 else None
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
-        """Return the WB-Score of an answer, from -8 to 10; `values` holds the judge's score from 1 to 10."""
+        """Return the WB-Score of an answer, from -8 to 10; None without a verdict. `values` holds the judge's score."""
         answer, detail = answers[0], {"categories": judged.item.detail["categories"]}
         score = judged.judgments[SCORE].verdict if answer else LOWEST
         values = {} if score is None else {"rating": score}

@@ -62,7 +62,7 @@ class Likelihoods:
         return weighed
 
     def _ask(self, missing: Mapping[str, LikelihoodInput]) -> dict[str, LogProb]:
-        """Ask the model for the log-probabilities of texts that are not stored, by key, and store them in groups."""
+        """Return log-probabilities of texts that are not stored, by key; stores them. Raises RuntimeError for gaps."""
         from storage.responses import StoredResponse  # brings SQLAlchemy
 
         keys, texts = list(missing), list[Any](missing.values())
@@ -122,7 +122,7 @@ class AnswerLog:
         return DocKey(task, chosen[place] if chosen else place)
 
     def responses(self, doc: DocKey, *, item: str) -> list[Response]:
-        """Return the responses to an item, one per repeat, without those that failed for now."""
+        """Return the responses to an item, one per repeat, `missed` if refused, without those that failed for now."""
         responses: list[Response] = []
         for repeat, answer in enumerate(self.answers[doc]):
             if isinstance(answer, Answer):
@@ -133,7 +133,7 @@ class AnswerLog:
         return responses
 
     def is_answered(self, doc: DocKey) -> bool:
-        """Return whether all repeats of an item have an answer that can be graded."""
+        """Return whether all repeats of an item have an answer that can be graded; True if none was to be generated."""
         responses = self.responses(doc, item="")
         return len(responses) == len(self.answers[doc]) and not any(response.unanswered for response in responses)
 

@@ -85,7 +85,7 @@ class HarnessOutcome(NamedTuple):
 
 
 def is_harness_task(name: str, include_path: Path | None) -> bool:
-    """Return whether a task, group, tag or YAML file is the harness's. Raises UnknownTask without that folder."""
+    """Return whether a task, group, tag or YAML file is the harness's; False without lm_eval. Raises UnknownTask."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return path.is_file() and bool(HARNESS_YAML.search(path.read_text("utf-8", "replace")))
@@ -234,7 +234,7 @@ def _silence_harness() -> Generator[None]:
 
 
 def _bootstrap_std_err(metric: Callable[[Sequence[Any]], float], values: Sequence[Any], iters: int) -> float:
-    """Return the standard deviation of a metric over RESAMPLES resamples, drawn as lm_eval draws its first thousand."""
+    """Return the standard deviation of a metric over `iters` resamples, drawn as lm_eval draws its first thousand."""
     from lm_eval.api.metrics import sample_stddev
 
     draws = random.Random(0)  # lm_eval's seed of its first chunk
@@ -251,7 +251,7 @@ def read_outcome(
     usage: Usage,
     notes: Iterable[str],
 ) -> HarnessOutcome:
-    """Return the results of lm_eval's `simple_evaluate` as our records."""
+    """Return the results of lm_eval's `simple_evaluate` as our records. settings: is added to."""
     tasks = [_Task(task, results, answer_log, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
     samples = tuple(sample for task in tasks for sample in task.samples())
     data = _describe_data(name, loaded)
@@ -315,7 +315,7 @@ class _Task:
             self.by_doc.setdefault(logged["doc_id"], []).append(logged)
 
     def rises(self, key: str) -> bool:
-        """Return whether a higher value of the metric is better."""
+        """Return whether a higher value of the metric is better; True where lm_eval does not say."""
         return self.higher_is_better.get(key.partition(",")[0]) is not False
 
     def item(self, number: int) -> Item:
@@ -385,7 +385,7 @@ def _read_metrics(results: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def _read_estimates(group: Mapping[str, Any], read: Sequence[_Task], samples: Sequence[Sample]) -> Iterator[Estimate]:
-    """Yield the estimates of a single task, or those of a group followed by each task's own as parts of it."""
+    """Yield a single task's estimates, or a group's (without any, its samples' mean) and each task's as parts of it."""
     if len(read) > 1:
         keys = list(_list_metric_keys(group))
         n = sum(task.results["sample_len"] for task in read)

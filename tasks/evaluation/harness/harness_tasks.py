@@ -56,7 +56,7 @@ def installed_version() -> str:
 def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
     """Return the names of all tasks, groups and tags, sorted.
 
-    Those of the harness itself are cached in `cache_folder`, since its 10,000 files take 4 s to read.
+    Those of the harness are cached in `cache_folder`: its 10,000 files take 4 s. Raises BenchmarkUnusable, UnknownTask.
     """
     path = cache_folder / f"lm_eval-{installed_version()}-tasks.json"
     try:
@@ -69,7 +69,7 @@ def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
 
 
 def load_tasks(name: str, include_path: Path | None = None, metadata: Mapping[str, Any] | None = None) -> LoadedTasks:
-    """Load the tasks of a name or a YAML file with their data. Raises UnknownTask, BenchmarkUnusable, DataMissing."""
+    """Load the tasks of a name or YAML file. Raises UnknownTask, BenchmarkUnusable, DataMissing, NotPermitted."""
     installed_version()
     if name.endswith(YAML):
         require_code(f"the harness task {name}")  # its `!function` imports what lies beside it
@@ -123,7 +123,7 @@ def load_tasks(name: str, include_path: Path | None = None, metadata: Mapping[st
 
 
 def _resolve_files(file_names: Any, folder: Path) -> Any:
-    """Return the file names of a YAML as full paths where they are in its folder. Raises DataMissing."""
+    """Return a YAML's file names, whole where they are in its folder; URLs and patterns stay. Raises DataMissing."""
     if isinstance(file_names, Mapping):
         return {split: _resolve_files(each, folder) for split, each in file_names.items()}
     if isinstance(file_names, list | tuple):
@@ -162,7 +162,7 @@ def _open_manager(include_path: Path | None, *, with_own: bool) -> Any:
 
 
 def _load_index(include_path: Path | None) -> Mapping[str, Any]:
-    """Return the index of the harness's tasks, or that of `include_path` alone. Raises UnknownTask."""
+    """Return the index of the harness's tasks, or that of `include_path` alone. Raises UnknownTask, NotPermitted."""
     if include_path is None:
         return _open_manager(None, with_own=True).task_index
     require_code(f"include_path {include_path}")

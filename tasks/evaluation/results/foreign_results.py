@@ -163,7 +163,7 @@ def _replace_nonfinite(value: Any) -> Any:
 
 
 def as_lm_eval(report: EvalReport) -> dict[str, Any]:
-    """Return a run as a results file of lm_eval 0.4.13; source: `EvaluationTracker.save_results_aggregated`."""
+    """Return a run, without its groups, as lm_eval 0.4.13 has it in `EvaluationTracker.save_results_aggregated`."""
     run, model, config = report.run, report.run.model, mask_secrets(report.run.config)
     metrics_by_task, configs, better = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for result in report.results:

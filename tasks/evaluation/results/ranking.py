@@ -337,7 +337,7 @@ def compute_ticks(board: Board) -> list[tuple[str, float]]:
 
 
 def compute_drawing(board: Board, row: Row) -> dict[str, Any]:
-    """Return the positions of a row's dot and bar, in per cent of the axis, and the band of the best row's interval."""
+    """Return a row's dot and bar, in per cent of the axis, and the best row's interval as a band; None without one."""
     axis, score, best = board.axis, row.score, board.rows[0].score
     band = None
     if best.low is not None and best.high is not None:

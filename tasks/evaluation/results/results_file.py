@@ -110,7 +110,7 @@ def samples_path(path: Path, report: EvalReport, task: str) -> Path:
 
 
 def safe_name(name: str) -> str:
-    """Return `name` as a file name: `org/model` becomes `org__model`."""
+    """Return `name` as a file name, cut at NAME_CHARS: `org/model` becomes `org__model`; `model` if it is empty."""
     # without points before it: neither hidden nor `..`
     return UNSAFE.sub("_", name.replace("/", "__")).lstrip(".")[:NAME_CHARS] or "model"
 

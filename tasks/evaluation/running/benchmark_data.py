@@ -99,14 +99,14 @@ class Row(dict[str, Any]):
         return value
 
     def texts(self, name: str) -> list[str]:
-        """Return the texts of a field that holds a list of them."""
+        """Return the texts of a field that holds a list of them, which may be empty or have blank ones."""
         value = self.get(name)
         if not isinstance(value, list) or not all(isinstance(entry, str) for entry in cast("list[Any]", value)):
             self.unusable(f"`{name}` must be a list of texts, found {self._abbreviate(value)}")
         return cast("list[str]", value)
 
     def contents(self, name: str) -> list[dict[str, Any]]:
-        """Return the objects of a field that holds a list of them, each with its text under `content`."""
+        """Return the objects of a field that holds a list of one or more, each with its text under `content`."""
         return self._contents(self.get(name), f"`{name}`")
 
     def answer_turns(self) -> list[str]:
@@ -374,7 +374,7 @@ def _require_object(value: Any, place: str) -> dict[str, Any]:
 
 
 def repair_surrogates(value: Any) -> Any:
-    """Return JSON without lone surrogates, which neither files nor databases can hold."""
+    """Return JSON without lone surrogates, which nothing can hold: two halves are joined, others become U+FFFD."""
     if isinstance(value, str):
         try:
             value.encode()

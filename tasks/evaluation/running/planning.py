@@ -215,7 +215,7 @@ def plan_task(
     judge: ModelSpec | None,
     batch_size: int | None = None,
 ) -> PlannedTask:
-    """Plan a benchmark and store its items. Raises DataMissing, DataUnusable, OptionUnusable."""
+    """Plan a benchmark and store its items. Raises DataMissing, DataUnusable, OptionUnusable, BenchmarkUnusable."""
     from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
 
     definition = definition_digest(benchmark)
@@ -318,7 +318,7 @@ def describe_reading(extract: Policy) -> dict[str, JsonValue]:
 
 
 def describe_demonstrations(demonstrations: str | None, examples: Ref | None) -> dict[str, JsonValue]:
-    """Return how demonstrations are chosen, from which examples and by which selector. Raises OptionUnusable."""
+    """Return how demonstrations are chosen, of which examples, by what selector; empty: none. Raises OptionUnusable."""
     match = DEMONSTRATIONS.fullmatch(demonstrations) if demonstrations else None
     if not (match and examples):
         return {}
@@ -373,7 +373,7 @@ def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampl
 
 
 def read_overrides(settings: RunSettings) -> dict[str, JsonValue]:
-    """Return the sampling fields that the run sets, under our names."""
+    """Return the sampling fields that the run sets, under our names; `do_sample` False is a temperature of 0."""
     overrides = {SAMPLING_NAMES.get(name, name): value for name, value in settings.gen_kwargs.items()}
     if overrides.pop("do_sample", None) is False:
         overrides["temperature"] = 0.0

@@ -154,7 +154,7 @@ def match_responses(items: Iterable[Item], recorded: RecordedAnswers, *, partial
 
 
 def _read_answers(row: Row, shape: str) -> list[list[str]]:
-    """Return the answers on a line, as the turns of each repeat."""
+    """Return the answers on a line, as the turns of each repeat; null gives no turn. Raises DataUnusable."""
 
     def turns_of(text: Any) -> list[str]:
         """Return a recorded text as the only turn; no turn for None."""

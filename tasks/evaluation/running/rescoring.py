@@ -84,7 +84,7 @@ def score_again(
 ) -> RegradedRun:
     """Grade the stored answers of a run with today's grader, and compare with its old scores. Raises ResultsUnusable.
 
-    settings: of which ks and unsafe_code are today's, and so is extract where it is given.
+    settings: its ks and unsafe_code are today's, and extract where given. Tasks without stored answers are left out.
     """
     if task:
         run.require(task)

@@ -121,7 +121,7 @@ def open_tools(task: PlannedTask, judge: Judge | None) -> Tools:
 
 
 def find_problems(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
-    """Return at most SHOWN_PROBLEMS problems of benchmark and items. Raises ModelUnavailable: the judge has no key."""
+    """Return SHOWN_PROBLEMS problems of the first items, and how many more. Raises ModelUnavailable for the judge."""
     judge = Judge(open_model(task.judge).id, lambda _: iter(())) if task.judge else None  # a check asks no judge
     checked, chars_left = list[Item](), CHECKED_CHARS
     for item in islice(items, CHECKED_ITEMS):

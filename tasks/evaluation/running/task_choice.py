@@ -191,7 +191,7 @@ def find_task(name: str, include_path: Path | None) -> BaseBenchmark | None:
 
 
 def select_judge(benchmark: BaseBenchmark, judge: ModelSpec | None, *, auto: bool) -> ModelSpec | None:
-    """Return the benchmark's judge: `judge`, or by `auto` the published one; None if it needs or gets none."""
+    """Return a benchmark's judge: `judge`, or by `auto` the published one, reached as `judge` is; None: no judge."""
     if benchmark.judge is None:
         return None
     if not auto:
@@ -202,7 +202,7 @@ def select_judge(benchmark: BaseBenchmark, judge: ModelSpec | None, *, auto: boo
 
 
 def find_earlier_run(task: PlannedTask, model: ModelFacts, evaluations: Evaluations) -> str | None:
-    """Return the ID of the run that evaluated this revision on the same data and settings; None without one."""
+    """Return the ID of the last run of this revision on the same data and settings; None without one, or a database."""
     try:
         return evaluations.evaluated_before(
             model_name=model.name,

@@ -125,7 +125,7 @@ def read_sampling(options: Mapping[str, Any]) -> Sampling:
 
 
 def read_messages(prompt: Any) -> tuple[Message, ...]:
-    """Return the messages of a prompt, which is a text, a templated conversation, or messages as dicts."""
+    """Return the messages of a prompt: a text, a templated conversation, or dicts, of whose content texts are kept."""
     if isinstance(prompt, Templated):
         return prompt.messages
     if isinstance(prompt, str):

@@ -128,7 +128,7 @@ class BigCodeBench(CodeBenchmark):
 
 
 def find_libraries(row: Row) -> list[str]:
-    """Return the top-level modules that an item declares in `libs`, or its solution and tests import, sorted."""
+    """Return the top-level modules that an item's `libs` and code name, sorted. Raises DataUnusable for odd `libs`."""
     libs = row.get("libs", [])
     try:  # the text of a Python list
         names = ast.literal_eval(libs) if isinstance(libs, str) else libs

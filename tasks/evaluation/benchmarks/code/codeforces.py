@@ -60,7 +60,7 @@ class CodeForces(ContestBenchmark):
         )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        """Run all tests, each in a process of its own, until the first that fails."""
+        """Run the last block of code on all tests, each in a process of its own, until the first that fails."""
         blocks = BLOCK.findall(answer)
         if not blocks:
             return Verdict(0.0, "there is no code block", "")

@@ -91,7 +91,7 @@ class CruxEvalDirect(CruxEval):
 
 
 def extract_answer(response: str) -> str:
-    """Return the text between the tags; without tags the code of the response."""
+    """Return the text between the tags, behind the opening or before the closing one; else the code of the response."""
     before, closed, _ = response.partition(CLOSE)
     _, opened, tagged = before.partition(OPEN)
     if opened or closed:

@@ -91,7 +91,7 @@ class LiveCodeBench(ContestBenchmark):
             yield _build_item(row)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        """Run all tests, each in a process of its own, until the first that fails."""
+        """Run all tests, each in a process of its own, until the first that fails; without code the score is 0."""
         code = extract_last_block(answer)
         if not code.strip():
             return Verdict(0.0, "no code was found", "")

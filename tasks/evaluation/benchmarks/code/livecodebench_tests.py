@@ -129,7 +129,7 @@ def _parse_tests(text: str, whose: str) -> Iterator[Test]:
 
 
 def parse_value(text: str) -> Any:
-    """Return JSON as LiveCodeBench reads it, NaN included; integers may be of any length. Raises ValueError."""
+    """Return JSON as LiveCodeBench reads it, NaN included; the longest integers are Decimals. Raises ValueError."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -224,7 +224,7 @@ def run_test(test: Test, program: Program, sandbox: Sandbox) -> Verdict:
 def run_and_compare(
     program: Program, sandbox: Sandbox, *, differs: Callable[[str], str | None], may_exit: bool = False
 ) -> Verdict:
-    """Execute a program and compare what it prints; a library that judges have and this machine lacks is not wrong.
+    """Execute a program and compare what it prints; no score where the sandbox fails or lacks a library of the judges.
 
     differs: how an output differs from the expected one; None where it does not. may_exit: with any exit code.
     """
@@ -243,7 +243,7 @@ def run_and_compare(
 
 
 def find_first_failure(code: str, runs: Iterable[tuple[str, Verdict]]) -> Verdict:
-    """Return the verdict of the first test that a program does not pass; later runs are not started."""
+    """Return the verdict of the first test that a program does not pass, else a pass; later runs are not started."""
     passed = 0
     for name, verdict in runs:
         if verdict.score != 1:
