@@ -126,7 +126,7 @@ class PointerSelectorV3(PointerSelector):
         ref_log_probs: Tensor | None = None,
         judged: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Return the clipped GRPO objective: `loss`, `ppo_loss`, `kl_loss`, `kl`, `mean_ratio`, and two of advantages.
+        """Return the GRPO objective: `loss`, `ppo_loss`, `kl_loss`, `kl`, `mean_ratio`, `mean_` and `std_advantage`.
 
         old_log_probs: (B, G), as `compute_log_probs_per_beam` gave them at the start; ref_log_probs: of the policy to
         stay near, none: the same. use_top_k: the loss is taken over the best k; advantages always over the whole group.
@@ -154,7 +154,7 @@ class PointerSelectorV3(PointerSelector):
     def compute_advantage(
         self, rewards: Tensor, normalize: bool = True, min_std: float = 0.1, judged: Tensor | None = None
     ) -> Tensor:
-        """Return advantages (B, G) within each group, clipped; without `normalize` the distance to the mean."""
+        """Return clipped advantages (B, G) in groups, 0 where not judged; without `normalize` distances to the mean."""
         if normalize:
             advantage = losses.advantages(rewards, floor=min_std, judged=judged)
         else:
@@ -209,7 +209,7 @@ def build_model_v3_with_adapter(
 def load_v3_from_sft_checkpoint(
     checkpoint_path: str | Path, device: str | torch.device | None = None
 ) -> PointerSelectorV3:
-    """Load the network of a v2 or v3 checkpoint, ours or Lever-Plus's, in eval mode. Raises FileUnusable."""
+    """Load the network of a v2 or v3 checkpoint for inference; device None: a GPU if any. Raises FileUnusable."""
     selector = open_selector(Path(checkpoint_path)).selector
     return PointerSelectorV3.of(selector).to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
@@ -310,7 +310,7 @@ def beam_search_pointer(
     shot_num: int = 2,
     exclude_indices: Iterable[int] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return `pointer`, `score` (sum of step probabilities) and `logprob` of the likeliest pointers, best first."""
+    """Return `pointer`, `score` (sum of step probabilities), `logprob` of up to `num_beams` pointers, best first."""
     usable = _mask_usable(cand_emb, exclude_indices)
     beams = model.beam(query_emb[None], cand_emb[None], shots=shot_num, width=num_beams, usable=usable)
     return [
@@ -385,7 +385,7 @@ def load_beam_data(json_path: str | Path) -> BeamData:
 
 
 def split_beam_data(beam_data: BeamData, train_ratio: float = 0.8) -> tuple[BeamData, BeamData]:
-    """Split off the first queries by id, numbers by size; return them and the rest, always the same ones."""
+    """Split off a share of the queries, rounded down, the first by id, numbers by size; return them and the rest."""
     train_ids = set(sorted(beam_data, key=_number_key)[: int(len(beam_data) * train_ratio)])
     train = {query: beam for query, beam in beam_data.items() if query in train_ids}
     return train, {query: beam for query, beam in beam_data.items() if query not in train_ids}
@@ -578,7 +578,7 @@ def collate_fn_rl_v3(batch: Sequence[Item]) -> Item:
 
 
 def collate_fn_v3(batch: Sequence[Item], processor: Any = None) -> Item:
-    """Collate as `collate_fn_rl_v3`; of a BeamDataset, pictures and questions go through a CLIP `processor`."""
+    """Collate as `collate_fn_rl_v3`; inputs of a BeamDataset go through a CLIP `processor`, else are left out."""
     if "query_emb" in batch[0]:
         return collate_fn_rl_v3(batch)
     collated: Item = {key: [item[key] for item in batch] for key in ("query_id", "icd_indices")}
@@ -726,7 +726,7 @@ class GRPOTrainer:
     def train_grpo_epoch(
         self, optimizer: Optimizer, old_log_probs_dict: Mapping[int | str, Tensor], epoch: int, total_epochs: int
     ) -> dict[str, float]:
-        """Make one pass of GRPO; return means over batches of `grpo_loss` and the other values of its loss."""
+        """Make one pass of GRPO, moving the model's `kl_beta`; return means over batches of `grpo_loss` and others."""
         del total_epochs
         self.model.train()
         top_k = self.grpo_early_top_k if epoch < self.grpo_early_epochs else self.grpo_late_top_k

@@ -141,7 +141,7 @@ def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: i
 def search_beams(
     world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
-    """Search, for one shard of the train queries, for the demonstrations that help the judge most."""
+    """Search for what helps the judge most on one shard of the train queries; return the artifact of a BeamPart."""
     from tasks.lever.data.rl_data import find_beams
 
     setting = open_setting(world, effort)
@@ -157,7 +157,7 @@ def search_beams(
 
 @step(version=1)
 def imitate_similarity(world: World, *, pools: Ref, learning: Learning) -> Ref:
-    """Take the nearest candidates of each train query as what SFT imitates, where the judge cannot weigh others."""
+    """Store the nearest in the pool of each train query for SFT to imitate, where the judge weighs none: a BeamPart."""
     from tasks.lever.data.candidate_pools import read_banks
     from tasks.lever.learning.choosing import choose_nearest
 
@@ -206,7 +206,7 @@ def generate_rl_data(
     learning: Learning,
     effort: Effort,
 ) -> Ref:
-    """Draw pointers for a shard of train queries, and store what the judge answers. Raises Incomplete.
+    """Draw pointers for a shard of train queries; return the artifact of an RlPart, judged. Raises Incomplete.
 
     gt_prob: also record the probability of the right answers.
     """
@@ -236,7 +236,7 @@ def generate_rl_data(
 
 @step(version=1)
 def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
-    """Merge the beam data of all shards into one file, in the newer format of Lever-Plus."""
+    """Merge the beam data of all shards into an artifact, in the newer format of Lever-Plus."""
     from tasks.lever.data.pointer_files import serialize_beams
 
     return artifacts().put("beam-data", serialize_beams(open_beams(parts), artifacts().load(Pools, pools)))
@@ -244,7 +244,7 @@ def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
 
 @step(version=1)
 def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
-    """Merge the RL data of all shards into one file, `rl_data_{Sampler}.json`."""
+    """Merge the RL data of all shards into an artifact, the content of `rl_data_{Sampler}.json`."""
     from tasks.lever.data.pointer_files import serialize_rl_data
 
     # part by part: the judgments of all queries would take 40 KB each
@@ -338,7 +338,7 @@ def evaluate_selector(
     learning: Learning,
     effort: Effort,
 ) -> Ref:
-    """Store what the judge answers on test queries with every selector, for one seed. Raises Incomplete."""
+    """Store what the judge answers on test queries with every selector as Evaluated. Raises Incomplete."""
     from tasks.lever.data.candidate_pools import read_banks
     from tasks.lever.learning.choosing import find_unanswered, measure_selectors
 

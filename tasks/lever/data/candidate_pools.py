@@ -43,7 +43,7 @@ Banks = Mapping[str, Pair]
 
 
 def read_banks(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
-    """Read the embeddings of a dataset from the store, each artifact once."""
+    """Read the embeddings of a dataset from the store by name, those of images or texts only where it has any."""
     refs = {
         "joint": (embedded.queries, embedded.candidates),
         "images": (embedded.images, embedded.images),
@@ -65,7 +65,7 @@ def draw_pools(
     RetrievalSampler takes the nearest by each modality in turn, and fills up with a share of others at random.
     TextSimSampler and ImgSimSampler take the largest inner products, of equal ones the smaller id. MixSampler takes a
     quarter by text, as many more by image, and fills up at random: half of the pool, or what is left.
-    Raises PoolTooSmall, FileUnusable for an id without an embedding.
+    Raises PoolTooSmall, and FileUnusable for an id without an embedding and where the sampler lacks embeddings.
     """
     size = recipe.size
     ids, own = _locate_queries(queries, candidates, size)
@@ -125,7 +125,7 @@ def draw_pools(
 def find_nearest(
     queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, count: int
 ) -> dict[str, tuple[str, ...]]:
-    """Return the ids of the `count` candidates with the largest inner products, largest first, ties by id.
+    """Return, by query, the ids of the `count` candidates with the largest inner products, largest first, ties by id.
 
     A query is never its own neighbour. Raises PoolTooSmall, FileUnusable for an id without a vector.
     """
@@ -152,7 +152,7 @@ def _locate_queries(queries: Sequence[str], candidates: Sequence[str], size: int
 
 
 def generator_of(query: str, *, seed: int, purpose: str) -> np.random.Generator:
-    """Return the random generator of one query, whose draws do not depend on the other queries."""
+    """Return the random generator of one query, seed and purpose, whose draws do not depend on the other queries."""
     name = f"{purpose}\0{seed}\0{query}".encode("utf-8", "surrogatepass")  # JSON allows half a pair of surrogates
     return np.random.default_rng(int.from_bytes(hashlib.sha256(name).digest()))
 
@@ -183,7 +183,7 @@ def find_most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count
 
 
 def _draw_rows(query: str, own: int, count: int, *, size: int, seed: int) -> list[int]:
-    """Draw `size` of `count` rows uniformly and without replacement, never `own`."""
+    """Draw `size` of `count` rows uniformly and without replacement, never `own`; -1: none is left out."""
     rng = generator_of(query, seed=seed, purpose="pool")
     drawn = rng.choice(count - (own >= 0), size, replace=False)
     # rows from `own` on move up by one: the others stay equally likely, and `own` is never drawn
@@ -215,7 +215,7 @@ class Leak(NamedTuple):
 
 
 def find_leaks(dataset: Dataset, banks: Banks) -> dict[str, Leak]:
-    """Return the leak of each training item that has one, by its id. banks: embeddings, as far as there are any."""
+    """Return the leak of each training item that has one, by its id; without vectors only equal pictures or words."""
     examined = (*dataset.validation, *dataset.test)
     first_with = {_content_of(item): item.id for item in reversed(examined)}
     leaks = {
@@ -233,7 +233,7 @@ def find_leaks(dataset: Dataset, banks: Banks) -> dict[str, Leak]:
 
 
 def without_leaks(dataset: Dataset, leaks: Mapping[str, Leak]) -> Dataset:
-    """Return the dataset without leaks, which `left_out` lists. Raises DatasetUnusable if no item or query is left."""
+    """Return the dataset with leaks `left_out`, neither shown nor asked. Raises DatasetUnusable if nothing else is."""
     reasons = {name: f"it is {leak.examined} of validation or test again, by {leak.by}" for name, leak in leaks.items()}
     parted = dataset.model_copy(
         update={
@@ -261,7 +261,7 @@ def describe_leaks(leaks: Mapping[str, Leak]) -> str:
 
 
 def _content_of(item: Item) -> str:
-    """Return the digest of a picture, or the words of a text."""
+    """Return the digest of a picture, or the words of a text, which is returned itself where it has none."""
     return item.image_sha256 if isinstance(item, VqaItem) else " ".join(_words(item.text)) or item.text
 
 
@@ -270,7 +270,7 @@ def _words(text: str) -> list[str]:
 
 
 def _suspects(train: Sequence[Item], examined: Sequence[Item], banks: Banks) -> list[tuple[Item, dict[str, float]]]:
-    """Return training items near examined ones, and cosines by examined id, nearest first; none without vectors."""
+    """Return training items with cosines of up to `SUSPECTS` near examined ids, nearest first; none without vectors."""
     bank_name = "images" if examined and isinstance(examined[0], VqaItem) else "texts"
     if bank_name not in banks or not train:
         return []

@@ -184,7 +184,7 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
 
 
 def _read_questions_in(folder: Path, source: Source) -> list[VqaQuestion]:
-    """Return the questions of the source's files below a folder. Raises DatasetUnusable if one is missing."""
+    """Return the questions of the source's files below a folder. Raises DatasetUnusable for a missing or broken one."""
     questions, annotations = _find(folder, source.questions), _find(folder, source.annotations)
     if questions is None or annotations is None:
         missing = source.questions if questions is None else source.annotations
@@ -194,13 +194,13 @@ def _read_questions_in(folder: Path, source: Source) -> list[VqaQuestion]:
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    """Return the first file or folder of this name, at most two folders deep, or None."""
+    """Return the file or folder of this name that lies least deep, at most two folders, the first by path; or None."""
     matches = (sorted(folder.glob(pattern)) for pattern in (name, f"*/{name}", f"*/*/{name}"))
     return next((paths[0] for paths in matches if paths), None)
 
 
 def _set_apart(questions: Sequence[VqaQuestion], count: int) -> tuple[list[VqaQuestion], list[VqaQuestion]]:
-    """Set at least `count` usable questions apart, whole pictures at a time; return them and all others."""
+    """Set at least `count` usable questions apart, or all, whole pictures at a time; return them and all others."""
     of_picture: dict[str, list[VqaQuestion]] = {}
     for question in questions:
         of_picture.setdefault(question.image_id, []).append(question)
@@ -251,7 +251,7 @@ def _open_texts(name: str, folder: Path, *, train_queries: int, validation: floa
 
 
 def _read_texts(name: str, folder: Path, file: str, *, split: str) -> list[TextItem]:
-    """Read the texts of a file, each with the number of its line as id. Raises DatasetUnusable."""
+    """Read the texts of a file, in order, with ids like `train-1` that count from 1. Raises DatasetUnusable."""
     path = next((path for path in (folder / file, folder / Path(file).name) if path.is_file()), None)
     if path is None:
         raise DatasetUnusable(f"there is no {file} in {folder}; name the folder that has it by --data-dir")
@@ -303,7 +303,7 @@ def _open_own(path: Path, *, metric: str | None, train_queries: int, validation:
     """Read a user's own dataset: a line of JSON for each item, with its picture beside the file.
 
     {"id", "text"?, "image"?, "question"?, "answers" or "label", "split"?: "train", "validation" or "test"}
-    Items without a split are train, or where no item has one, parted here: a quarter each for validation and test.
+    Items without a split are train; validation and test, where no item names them, take up to a quarter of it each.
     Raises DatasetUnusable naming line and field, OptionUnusable for the metric.
     """
     records = _read_own(path)
@@ -364,7 +364,7 @@ FEWEST_OWN = 6
 
 
 def _read_own(path: Path) -> list[OwnRecord]:
-    """Read the lines of a user's own dataset. Raises DatasetUnusable naming line and field."""
+    """Read the lines of a user's own dataset but blank ones. Raises DatasetUnusable naming line and field."""
     try:
         lines = path.read_text("utf-8-sig").split("\n")  # not at the other ends of lines that Unicode has
     except (OSError, UnicodeDecodeError) as error:
@@ -392,7 +392,7 @@ def _read_own(path: Path) -> list[OwnRecord]:
 def _split_own(
     items: dict[Split | None, list[Item]], path: Path, left_out: dict[str, str], *, validation: float, test: int | None
 ) -> dict[Split, list[Item]]:
-    """Return the items of each split; one not given is drawn by picture or text. Raises DatasetUnusable if empty."""
+    """Return the items by split, at most `test` of test; one not given is drawn. Raises DatasetUnusable if empty."""
     splits: dict[Split, list[Item]] = {"train": [], "validation": [], "test": []}
     splits |= {split: listed for split, listed in items.items() if split}
     unassigned = items.get(None, [])

@@ -27,7 +27,7 @@ SINGLE_MODALITIES: tuple[Modality, ...] = ("images", "texts")
 def import_beams(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple[BeamPart, Pools, tuple[str, ...]]:
     """Read the sequences to imitate whose demonstrations may be shown; return them, pools with these, and notes.
 
-    Raises FileUnusable, PointerUnusable, PoolTooSmall.
+    A query of which none may be shown has an empty tuple. Raises FileUnusable, PointerUnusable, PoolTooSmall.
     """
     beams, by_number = _read_by_id(path, dataset.counted)
     beam_of = {query: beam for query, beam in beams.items() if query in pools.pools}
@@ -72,8 +72,8 @@ def _extend_pool(
 ) -> tuple[str, ...]:
     """Return the pool of a query that contains every demonstration of its sequences.
 
-    A pool that the beam data bring replaces that of this run, whose candidates fill it up. Without one, what the run's
-    pool lacks takes the place of its last candidates that no sequence shows. Raises PointerUnusable, PoolTooSmall.
+    A pool that the beam data bring, of which `own` may be shown, replaces that of this run, which fills it up. Without
+    one, what the run's pool lacks replaces its last candidates not shown. Raises PointerUnusable, PoolTooSmall.
     """
     pool = pools.pools[query]
     if beam.pool:
@@ -111,7 +111,7 @@ def _read_by_id(path: Path, counted: Sequence[str]) -> tuple[Beams, bool]:
 
 
 def take_queries_from(dataset: Dataset, path: Path) -> Dataset:
-    """Return the dataset with the queries of a file as train queries, in the order of the file.
+    """Return the dataset with those queries of a file that are training items as train queries, in the file's order.
 
     The file holds beam data, RL data or embeddings. Raises FileUnusable if none of its queries is in the dataset.
     """
@@ -153,7 +153,7 @@ def import_rl_data(path: Path, *, shots: int, threshold: float, judge: str) -> t
 
 
 def import_embeddings(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:
-    """Store the vectors of two files, with those of held-out queries, images and questions that lie beside them.
+    """Store the vectors of two files, and those beside them: held-out queries, solved candidates, whole modalities.
 
     Raises FileUnusable for unequal widths and encoders.
     """

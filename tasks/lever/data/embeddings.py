@@ -178,7 +178,7 @@ class IdsFile(BaseModel):
 
     @classmethod
     def read(cls, path: Path, ids: Path | None) -> Self:
-        """Read the named file about the embeddings in `path`, else the one beside, if any. Raises FileUnusable."""
+        """Read the named file about the embeddings in `path`, or the one beside; empty if none. Raises FileUnusable."""
         place = ids or ids_file(path)
         if ids is None and not place.exists():
             return cls()
@@ -196,10 +196,10 @@ class IdsFile(BaseModel):
 
 
 def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank:
-    """Read embeddings by id from a file of any of the three shapes; nothing in the file is executed.
+    """Read embeddings by id, at length one, from a file of any of the three shapes; nothing in the file is executed.
 
     ids: a JSON file with the ids, where none lies beside the embeddings.
-    Raises FileUnusable naming the file: no ids, not as many as rows, ids twice, NaN, or a content that changed since
+    Raises FileUnusable naming the file: no ids, not as many as rows, ids twice, NaN, zero, or a content changed since
     the ids were written.
     """
     try:
@@ -342,7 +342,7 @@ def embed_dataset(
 def _embed_view(
     view: View, items: Sequence[Item], encoder: str, artifacts: Artifacts, tell: Callable[[int], None]
 ) -> Vectors:
-    """Embed each distinct key once, shard by shard, recalling stored shards; return a row for each item."""
+    """Embed each distinct key once, shard by shard, recalling stored shards; return a unit row for each item."""
     keys = [view.key(item) for item in items]
     # of items with one key the first stands for all, so that an error names the first
     use_counts, item_of = Counter(keys), dict(reversed(list(zip(keys, items, strict=True))))

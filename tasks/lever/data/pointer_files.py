@@ -48,7 +48,7 @@ Beams = dict[str, BeamQuery]
 
 
 def read_beams(source: Path | bytes) -> Beams:
-    """Read beam data in either format. Raises FileUnusable naming file, query and field."""
+    """Read beam data in either format. Raises FileUnusable naming file, query and field, also for no query at all."""
     where = str(source) if isinstance(source, Path) else "the beam data"
     entries = iter_by_query(source, where)
     beams = {query: parse_beam(query, value, f"{where}: query {query}") for query, value in entries}
@@ -101,7 +101,7 @@ class _NewBeams(BaseModel):
 
 
 def parse_beam(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
-    """Read the sequences of one query in either format. Raises FileUnusable naming `where` and the field."""
+    """Read the scored sequences of one query in either format. Raises FileUnusable naming `where` and the field."""
     sequences: dict[str, tuple[list[str], float]] = {}  # by the field that an error names
     pool: tuple[str, ...] = ()
     if "pointer_candidates" in value:
@@ -169,7 +169,7 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
 
     shots: length of all pointers; None: that of the first one.
     Raises FileUnusable naming file, query and field: a pointer that leaves its pool, repeats, or has another length,
-    NaN, a judged record without its scores, no query at all.
+    NaN, a judged record without its scores, and, unless `shots` says a length, no query at all.
     """
     where = str(source) if isinstance(source, Path) else "the RL data"
     for key, value in iter_by_query(source, where):
@@ -236,7 +236,7 @@ END = re.compile(r"\s*\{?\s*\}\s*")
 
 
 def iter_by_query(source: Path | bytes, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield query ids and the object of each, never a file in memory as a whole. Raises ValueError: no JSON object.
+    """Yield query ids and the object of each, in the file's order; a file is never in memory as a whole.
 
     where: the name that errors give the file.
     Raises FileUnusable: no such file, no UTF-8, no JSON, a key twice, an entry that is no object.

@@ -77,7 +77,7 @@ def draw_pointers(
     settings: RlDataSettings,
     generator: torch.Generator,
 ) -> dict[str, list[PointerRecord]]:
-    """Draw distinct pointers for each query, each with its log-probability under the selector, not judged yet.
+    """Draw `settings.total` distinct pointers for each query, or all, with log-probabilities, not judged yet.
 
     queries: (B, d); pools: (B, K, d), of at least as many candidates as shots; else PointerSelector raises ValueError.
     """
@@ -172,7 +172,7 @@ def count_growth(width: int, *, candidates: int, picked: int) -> Growth:
 
 
 def count_prompts(settings: BeamSettings, *, queries: int, pool: int, shots: int) -> dict[int, int]:
-    """Return, by number of demonstrations, how many sequences a search asks the judge about."""
+    """Return, by number of demonstrations, how many sequences a search of all queries asks the judge about at most."""
     candidates = min(settings.candidates or pool, pool)
     later_picks = {
         picked + 1: sum(count_growth(settings.width, candidates=candidates, picked=picked))
@@ -185,7 +185,7 @@ def count_prompts(settings: BeamSettings, *, queries: int, pool: int, shots: int
 def find_beams(
     queries: Sequence[Item], pools: Pools, judging: Judging, *, shots: int, settings: BeamSettings, seed: int
 ) -> dict[str, tuple[PointerRecord, ...]]:
-    """Return the sequences with the highest InfoScore for each query, best first, with the score as `beam_score`.
+    """Return up to `settings.width` sequences of high InfoScore (their `beam_score`) for each query, best first.
 
     The judge is asked about all queries at once. Raises PoolTooSmall, JudgeUnusable.
     """
@@ -274,7 +274,7 @@ class _Beam:
 
 
 def _draw_positions(query: str, pools: Pools, *, shots: int, settings: BeamSettings, seed: int) -> list[int]:
-    """Draw the positions in the pool that the search may pick. Raises PoolTooSmall."""
+    """Draw the positions in the pool that the search may pick, sorted. Raises PoolTooSmall for fewer than the shots."""
     size = len(pools.pools[query])
     count = min(settings.candidates or size, size)
     if count < shots:

@@ -105,7 +105,7 @@ class VqaQuestion(NamedTuple):
 
 
 def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: str = "") -> list[VqaQuestion]:
-    """Read a pair of official files, `prefix` before each ID; pictures are not opened. Raises DatasetUnusable."""
+    """Return all questions of official files, `prefix` before each ID; opens no pictures. Raises DatasetUnusable."""
     question_entries = read_entries(questions, under="questions")
     annotation_entries = read_entries(annotations, under="annotations")
     file_names = {path.name for path in images.iterdir()} if images.is_dir() else set[str]()
@@ -167,7 +167,7 @@ def select_usable(questions: Sequence[VqaQuestion], left_out: dict[str, str], in
 
 
 def inspect_picture(path: Path) -> tuple[str, str | None]:
-    """Return the SHA-256 (hex) of a picture file, and what is wrong with it or None."""
+    """Return the SHA-256 (hex) of a picture file and None, or an empty text and what is wrong with it."""
     try:
         data = path.read_bytes()
     except OSError as error:

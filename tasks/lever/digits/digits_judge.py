@@ -57,7 +57,7 @@ class DigitsJudge:
         return complete_alone(self, request, on_text)
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-        """Yield number and answer of each request, those with equally many demonstrations together."""
+        """Yield number and answer of each request: refusals first, then by how many demonstrations they have."""
         items, refused = self._tokenize(requests)
         yield from refused.items()
         for numbers, tokens in _chunk_items(items):
@@ -137,11 +137,11 @@ class DigitsEncoder:
         self.dimension = 2 * net.config.tower_width + TEXT_WIDTH
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """Return (len(pngs), dimension): the tower's features less their mean over its training pictures."""
+        """Return unit vectors (len(pngs), dimension): the tower's features less their mean. Raises RequestRefused."""
         return _normalize_rows([self._see(png)[0] for png in pngs], width=self.dimension)
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (len(texts), dimension): a random direction for each distinct text."""
+        """Return unit vectors (len(texts), dimension): a random direction, always the same, for each distinct text."""
         directions = [torch.randn(TEXT_WIDTH, generator=seeded_generator(0, text)) for text in texts]
         return _normalize_rows(directions, width=self.dimension, start=self.dimension - TEXT_WIDTH)
 

@@ -90,7 +90,7 @@ def to_png(scene: NDArray[np.uint8]) -> bytes:
 
 
 def from_png(png: bytes) -> NDArray[np.uint8]:
-    """Decode the scene (8, 16) of a PNG, grey or RGB. Raises RequestRefused."""
+    """Decode the scene (8, 16) of a PNG, grey or RGB. Raises RequestRefused for any that `to_png` would not write."""
     try:
         with PIL.Image.open(io.BytesIO(png), formats=["PNG"]) as picture:
             pixels = np.asarray(picture.convert("L"))
@@ -150,7 +150,7 @@ def tokens_of(answer: str) -> tuple[int, int] | None:
 
 
 def words_of(tokens: Sequence[int]) -> list[str]:
-    """Return the words of an answer's tokens, without its end."""
+    """Return the words of an answer's tokens, without its end and unknown words."""
     return [WORDS[token] for token in tokens if token < END]
 
 

@@ -266,7 +266,7 @@ METRICS = ("vqa", "exact", "label")
 
 
 def open_metric(name: str, *, stem: bool = False) -> Score:
-    """Return the metric `vqa`, `exact` or a user's `module.function(answer, answers)`. Raises OptionUnusable."""
+    """Return the metric `vqa`, `exact` or a user's `module.function(answer, answers)`. Both raise OptionUnusable."""
     if name == "vqa":
         return lambda answer, answers: accuracy_among(prepare_answers(tuple(answers), stem=stem), answer)
     if name == "exact":

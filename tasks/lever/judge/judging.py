@@ -86,7 +86,7 @@ class Judging:
         self._likelihoods: dict[tuple[PromptedQuery, tuple[str, ...]], _Likelihoods] = {}
 
     def judge(self, prompts: Sequence[PromptedQuery], tell: Callable[[int], None] | None = None) -> list[Judgment]:
-        """Return a judgment for each prompt, in order; equal ones are asked once. `tell` gets numbers newly answered.
+        """Return a judgment for each prompt, in order; equal ones are asked once. `tell` gets counts of those done.
 
         A request that the model refuses is a failed judgment. Raises DatasetUnusable for an id that is no item's,
         JudgeUnusable where everything was refused so far, models.model_errors.ModelUnavailable, BudgetSpent, and what

@@ -40,7 +40,7 @@ def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -
 
 
 def add_to_meta(data: bytes, **entries: JsonValue) -> bytes:
-    """Return a checkpoint of ours with further entries of `meta`; its weights are the same bytes."""
+    """Return a checkpoint of ours with new or replaced entries of `meta`; its weights stay. Raises FileUnusable."""
     selector, meta = _read_own(data, "the checkpoint")
     return save_selector(selector, meta={**meta, **entries})
 
@@ -74,7 +74,7 @@ def _read_own(data: bytes, where: str) -> tuple[PointerSelector, dict[str, JsonV
 
 
 def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: str) -> PointerSelector:
-    """Build a selector with exactly these weights. Draws no random numbers. Raises FileUnusable naming keys."""
+    """Build a selector with exactly these weights, for inference, drawing nothing. Raises FileUnusable naming keys."""
     if max(config.hidden, config.embedding_dim) > 1 << 16 or config.layers > len(state):  # a header may name any
         raise FileUnusable(f"{where} holds {len(state)} weights and asks for {config!r}; it is damaged")
     with torch.device("meta"):  # shapes alone: no memory is taken and no random number is drawn
@@ -186,7 +186,7 @@ def open_own(data: bytes, path: Path) -> OpenedSelector:
 
 
 def _assume_recipe(name: str) -> tuple[PoolRecipe, str]:
-    """Return the recipe of pools for a file that has none, and a note about it."""
+    """Return a recipe of pools by the name of a file that has none, with size 0, and a note about it."""
     in_name: list[Sampler] = [sampler for sampler in SEED_CHOICES if sampler in name]
     sampler: Sampler = in_name[0] if in_name else "RandSampler"
     note = f"it does not tell in which pools it was trained; {sampler} is taken, by its name or for its age"
@@ -196,7 +196,7 @@ def _assume_recipe(name: str) -> tuple[PoolRecipe, str]:
 def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[PointerSelector, list[str]]:
     """Read the pointer network in a checkpoint of Lever-Plus, without its encoders; return it and notes.
 
-    Raises FileUnusable for what is no such checkpoint, naming the keys that are missing or too many.
+    heads: as in `open_selector`. Raises FileUnusable for no such checkpoint, naming keys missing or too many.
     """
     try:
         top = _string_entries(load_torch(path, with_classes=True))
@@ -267,7 +267,7 @@ def _derive_config(weights: Mapping[str, Tensor], heads: int, path: Path) -> Poi
 
 
 def _find_head_counts(value: Any) -> Iterator[int]:
-    """Yield small integers under `num_heads` at any depth, and those that OmegaConf wraps with a `_val`."""
+    """Yield small integers under `num_heads` at any depth, `_val` of OmegaConf too, in up to LOOKED_AT_MOST dicts."""
     waiting, visited = [value], set[int]()
     while waiting and len(visited) < LOOKED_AT_MOST:
         current = waiting.pop()

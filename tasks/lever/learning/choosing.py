@@ -118,7 +118,7 @@ def untrained_selectors(
 def choose_by_rule(
     rule: SelectionRule, queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, shots: int
 ) -> Demonstrations:
-    """Choose by a rule that learning has to beat. Raises FileUnusable for missing embeddings, PoolTooSmall."""
+    """Choose by a rule, its first choice last. Raises FileUnusable for missing embeddings, PoolTooSmall."""
     if missing := NEEDED[rule.name] - {*banks, CLASSES, "images"}:
         raise FileUnusable(f"{rule.title} needs the embeddings of {', '.join(sorted(missing))}; export them as well")
     among = queries, candidates, banks["joint"]
@@ -136,7 +136,7 @@ def choose_by_rule(
 
 
 def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots: int, seed: int) -> Demonstrations:
-    """Draw distinct candidates uniformly, never the query; the draws of a query do not depend on other queries."""
+    """Draw distinct candidates for each query, never itself, whatever other queries. Raises ValueError for too few."""
     ids = sorted(candidates)
     demonstrations: dict[str, tuple[str, ...]] = {}
     for query in queries:
@@ -161,8 +161,8 @@ def choose_by_vote(
 ) -> Demonstrations:
     """Choose the nearest candidates of the class that most of the `VOTERS` nearest have, the nearest last.
 
-    Of classes with as many votes, that of the nearest. Source: the rule of Cover and Hart 1967, doi
-    10.1109/TIT.1967.1053964. Raises FileUnusable for unknown ids, PoolTooSmall.
+    Of classes with as many votes, that of the nearest; of one with too few members all, behind the nearest of others.
+    Source: Cover and Hart 1967, doi 10.1109/TIT.1967.1053964. Raises FileUnusable for unknown ids, PoolTooSmall.
     """
     near = find_nearest(queries, candidates, vectors, count=min(VOTERS, len(candidates) - 1))  # − 1: never itself
     if unknown := {name for names in near.values() for name in names} - classes.keys():
@@ -189,7 +189,7 @@ WEIGHTS: dict[str, tuple[float, ...]] = {MMR: (0.3, 0.5, 0.7, 1.0), DPP: (0.02, 
 def choose_diverse(
     queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int, weight: float = 1.0
 ) -> Demonstrations:
-    """Choose by maximal marginal relevance, the first pick last: near the query and unlike the picks.
+    """Choose, among the `DIVERSE_AMONG` nearest, by maximal marginal relevance: near, unlike the picks; the first last.
 
     weight: of the likeness to the most similar pick, taken off the nearness to the query.
     Source: Carbonell and Goldstein 1998, doi 10.1145/290941.291025.
@@ -202,7 +202,7 @@ def choose_diverse(
 def choose_spread(
     queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int, weight: float
 ) -> Demonstrations:
-    """Choose the mode of a determinantal point process greedily, the first pick last: near, and of large volume.
+    """Choose a determinantal point process's mode greedily among the `DIVERSE_AMONG` nearest, the first pick last.
 
     weight: of the log-volume that the picks span, against the sum of their nearness to the query.
     Source: Chen et al. 2018, arXiv:1709.05135; for demonstrations Ye et al. 2023, arXiv:2302.05698.
@@ -221,8 +221,8 @@ def choose_distinct(
 ) -> Demonstrations:
     """Choose the nearest of all candidates with a question that no nearer choice has, the nearest last.
 
-    texts: vectors of the candidates' questions; equal questions have equal ones. Where there are fewer questions than
-    shots, the nearest of the others follow.
+    texts: vectors of the candidates' questions; equal questions have equal ones. Where the `DIVERSE_AMONG` nearest have
+    fewer questions than shots, the nearest of the others follow.
     """
     near = find_nearest(queries, candidates, vectors, count=_count_near(candidates, shots))
     names = sorted({name for ranked in near.values() for name in ranked})
@@ -252,7 +252,7 @@ def _pick_in_turn(
     shots: int,
     penalty: Callable[[Values, Values], Values],
 ) -> Demonstrations:
-    """Pick what is near the query less a penalty (N,) that rows (N, d) get for the picked rows (picks, d)."""
+    """Pick what is near the query less a penalty (N,) of rows (N, d) given picked rows (picks, d), the first last."""
     near = find_nearest(queries, candidates, vectors, count=_count_near(candidates, shots))
     (of_queries, of_candidates), demonstrations = vectors, dict[str, tuple[str, ...]]()
     for query, names in near.items():
@@ -291,7 +291,7 @@ def measure_selectors(
     seed: int,
     verdict: Verdict,
 ) -> tuple[SelectorResult, ...]:
-    """Evaluate every selector with every number of shots on the test queries, zero-shot, and the oracle.
+    """Evaluate every selector with every number of shots on the test queries, zero-shot, and the oracle if it may ask.
 
     verdict: which of the last trained selector and a rule is `selected`, and the weights of rules.
     """
@@ -345,7 +345,7 @@ def choose_by_selector(selector: PointerSelector, setting: Setting, pools: Pools
 def judge_selectors(
     choosers: Mapping[str, Choose], queries: Sequence[str], pools: Pools, judge: Judge, *, shots: Sequence[int]
 ) -> tuple[SelectorResult, ...]:
-    """Return a result for each selector and number of shots, all judged at once; only `zero_shot` has 0 shots.
+    """Return a result for each number of shots and selector, in this order, judged at once; 0 is for `zero_shot` alone.
 
     Raises PoolTooSmall, and as `judge` does.
     """
@@ -364,7 +364,7 @@ def judge_selectors(
 
 
 def judge_prompts(prompts: Sequence[PromptedQuery], pools: Pools, judge: Judge) -> list[Outcome]:
-    """Judge each prompt and return the outcomes, in order."""
+    """Judge each prompt and return the outcomes, in order; the pointer is empty where not all shown is in the pool."""
     outcomes = list[Outcome]()
     for prompt, judgment in zip(prompts, judge(prompts), strict=True):
         pool, demonstrations = pools.pools[prompt.query], prompt.demonstrations
@@ -384,7 +384,7 @@ def _with_progress(judging: Judging, stage: str) -> Judge:
 
 
 def find_unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
-    """Return the queries that the judge may answer another time, with the reason why it did not."""
+    """Return, by `SELECTOR, N shots, query ID`, why the judge did not answer what it may answer another time."""
     reasons: dict[str, str] = {}
     for result in results:
         shots = f"{result.shots} shot{'s' if result.shots != 1 else ''}"
@@ -407,7 +407,7 @@ def search_best(
     """Find for each query the pointer with the highest accuracy, of equals the one that was tried first.
 
     All ordered pointers of a pool are tried, or `BEST_OF` of them; a query is done with its first entirely right one.
-    results: of other selectors; their pointers count as tried, so that no selector is better than the oracle.
+    results: of other selectors; those of as many shots count as tried, so that none is better than the oracle.
     most_judgments: limit of the search; the best so far counts, and `search` says whether it is a lower bound.
     """
     best = {query: Outcome(query=query, pointer=(), shown=(), failed="no pointer was judged") for query in queries}

@@ -31,7 +31,7 @@ BAR = 0.62
 
 
 def draw_accuracy(summary: Summary) -> bytes:
-    """Draw a bar for each selector with its 95 % interval and a dot per seed, and the gains over the best rule."""
+    """Return a PNG with a bar, 95 % interval and dot per seed for each selector, and the gains over the best rule."""
     about, scores, count = summary.conditions, summary.compared(), len(summary.seeds)
     seeds = f"{count} seeds" if count > 1 else f"seed {summary.seeds[0]}"
     questions = max((score.accuracy.n for score in summary.figures), default=0)
@@ -104,7 +104,7 @@ PANELS = {
 
 
 def draw_curves(trainings: Sequence[tuple[TrainedSelector, Curve]], *, about: str) -> bytes:
-    """Draw validation accuracy by epoch and values by update, a row for each stage, a line for each seed.
+    """Return a PNG of validation accuracy by epoch and values by update, a row for each stage, a line for each seed.
 
     about: a few words for the title.
     """

@@ -81,7 +81,7 @@ def lever_plus_json(summary: Summary) -> dict[str, dict[str, float]]:
 
 
 def describe_verdicts(summary: Summary) -> list[str]:
-    """Describe what the selectors are after their comparison with rules, and how much was not judged."""
+    """Describe what the selectors are beside rules, seed by seed where that differs, and how much was not judged."""
     lines = [verdict.description for verdict in summary.verdicts]
     differ = len({*lines}) > 1
     lines = [f"seed {seed}: {line}" for seed, line in zip(summary.seeds, lines, strict=False)] if differ else lines[:1]
@@ -153,7 +153,7 @@ def render_markdown(summary: Summary, *, files: Sequence[str] = (), plots: Mappi
 def database_rows(
     report: LeverReport, dataset: Dataset, evaluated: Callable[[], Iterable[Evaluated]]
 ) -> rows.Evaluated:
-    """Return a run as rows of the evaluation tables. evaluated: reads the results of all seeds, anew at each call."""
+    """Return a run with a summary as rows of tables. evaluated: reads the results of all seeds, anew at each call."""
     summary = report.summary
     assert summary
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
@@ -200,7 +200,7 @@ def _make_samples(
 ) -> Iterator[rows.Sample]:
     """Yield a sample for each question of each seed; `repeat` counts the seeds.
 
-    headline: the selector and shots whose answer stands for the question.
+    headline: the selector and shots whose answer stands for the question; None: all samples are `unscored`.
     """
     items = {item.id: item for item in dataset.test}
     headline_key = f"{headline.selector}@{headline.shots}" if headline else ""
@@ -230,7 +230,7 @@ def _make_samples(
 
 
 def result_files(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
-    """Return accuracies in Lever-Plus' JSON, all scores with their intervals, and the plots as PNGs, by file name."""
+    """Return Lever-Plus' JSON, all scores, and plots as PNGs, of curves where something was trained, by file name."""
     trainings = [(selector, artifacts.load(Curve, selector.curve)) for seed in seeds for selector in seed.trained]
     tables = {"accuracy.json": lever_plus_json(summary), "figures.json": summary.model_dump(mode="json")}
     files = {name: json.dumps(table, indent=2, ensure_ascii=False).encode() + b"\n" for name, table in tables.items()}

@@ -284,7 +284,7 @@ def find_anchors(
 ) -> dict[str, Any]:
     """Return the fields `anchors`, `files` and `choices` of a card.
 
-    Anchors are the first validation queries whose choices are those of vectors in half precision and of the reversed
+    Anchors are the first ANCHORS validation queries whose choices are those of half precision and of the reversed
     candidates as well: among equals the first would be chosen, whatever embeds them.
     banks: see `read_visible_banks`. pools: of the validation queries.
     """

@@ -103,7 +103,7 @@ def pool_rows(pools: Iterable[Sequence[str]], candidates: EmbeddingBank) -> Tens
 
 
 def make_labelled(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[PointerRecord]]) -> Groups:
-    """Return groups of one, the best pointer of each query to imitate. Raises FileUnusable if there is none."""
+    """Return groups of one, the best pointer of each query that has any. Raises FileUnusable if there is none."""
     best = {query: records[0].pointer for query, records in beams.items() if records}
     if not best:
         raise FileUnusable("the beam data hold no pointer of any train query; search for beams again")
