@@ -218,7 +218,7 @@ load_v3_from_grpo_checkpoint = load_v3_from_sft_checkpoint  # one reader: it tel
 
 
 def normalize_rewards_zscore(rewards: Tensor, dim: int = -1, eps: float = 1e-8) -> Tensor:
-    """Return (R − mean) / max(std, eps) along `dim`, with the sample deviation; equal rewards give 0."""
+    """Return (R − mean) / max(sample deviation, eps) along `dim`; equal rewards give 0. Raises as `advantages`."""
     return losses.advantages(rewards.movedim(dim, -1), floor=eps).movedim(-1, dim)
 
 
@@ -229,7 +229,7 @@ def compute_group_relative_advantage(rewards: Tensor, normalize: bool = True, cl
 
 
 def compute_softmax_weights(rewards: Tensor, temperature: float = 1.0) -> Tensor:
-    """Return softmax(rewards / temperature) over each group."""
+    """Return softmax(rewards / temperature) over each group. Raises ValueError for ≤ 0, RewardUnusable for NaN."""
     return losses.rce_weights(rewards, temperature)
 
 

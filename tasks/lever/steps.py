@@ -157,7 +157,7 @@ def search_beams(
 
 @step(version=1)
 def imitate_similarity(world: World, *, pools: Ref, learning: Learning) -> Ref:
-    """Store the nearest in the pool of each train query for SFT to imitate, where the judge weighs none: a BeamPart."""
+    """Return the artifact of a BeamPart: the nearest in each train query's pool, where the judge weighs no others."""
     from tasks.lever.data.candidate_pools import read_banks
     from tasks.lever.learning.choosing import choose_nearest
 
@@ -338,7 +338,7 @@ def evaluate_selector(
     learning: Learning,
     effort: Effort,
 ) -> Ref:
-    """Store what the judge answers on test queries with every selector as Evaluated. Raises Incomplete."""
+    """Return the artifact of Evaluated: what the judge answers with every selector's choices. Raises Incomplete."""
     from tasks.lever.data.candidate_pools import read_banks
     from tasks.lever.learning.choosing import find_unanswered, measure_selectors
 

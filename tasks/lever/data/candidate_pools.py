@@ -233,7 +233,7 @@ def find_leaks(dataset: Dataset, banks: Banks) -> dict[str, Leak]:
 
 
 def without_leaks(dataset: Dataset, leaks: Mapping[str, Leak]) -> Dataset:
-    """Return the dataset with leaks `left_out`, neither shown nor asked. Raises DatasetUnusable if nothing else is."""
+    """Return the dataset with leaks in `left_out`, not shown, no queries. Raises DatasetUnusable if nothing is left."""
     reasons = {name: f"it is {leak.examined} of validation or test again, by {leak.by}" for name, leak in leaks.items()}
     parted = dataset.model_copy(
         update={
@@ -251,7 +251,7 @@ def without_leaks(dataset: Dataset, leaks: Mapping[str, Leak]) -> Dataset:
 
 
 def describe_leaks(leaks: Mapping[str, Leak]) -> str:
-    """Describe in a sentence how many items leaked, by what, and the first few."""
+    """Describe in a sentence how many items leaked, by what, most first, and the first EXAMPLES of them."""
     kinds = ", ".join(f"{count} by {by}" for by, count in Counter(leak.by for leak in leaks.values()).most_common())
     examples = ", ".join(f"{name} is {leak.examined}" for name, leak in islice(leaks.items(), EXAMPLES))
     return (

@@ -106,7 +106,7 @@ def open_dataset(
 
     Nobody is examined on what may be shown: questions about one picture are in one split, and a training text that is
     one of validation or test as well is left out.
-    name: of a dataset, or the path of a user's own: lines of JSON, see `_open_own`.
+    name: of a dataset, or the path of a user's own: lines of JSON, see `_open_own`. train_queries: the most to take.
     validation: number of queries, or below 1 their share of those to learn from; at most half of these.
     test: None: all that are left, and half of what is left of a single file.
     metric: of a user's own dataset, see `Dataset`; None: by the fields of its items.
@@ -133,7 +133,7 @@ def open_dataset(
 
 
 def _count_validation(validation: float, items: int) -> int:
-    """Return the number of validation queries out of so many items."""
+    """Return the number of validation queries out of so many items: a share below 1 or a number, at most half."""
     return min(round(items * validation) if validation < 1 else int(validation), items // 2)
 
 

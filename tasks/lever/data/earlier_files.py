@@ -153,7 +153,7 @@ def import_rl_data(path: Path, *, shots: int, threshold: float, judge: str) -> t
 
 
 def import_embeddings(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:
-    """Store the vectors of two files, and those beside them: held-out queries, solved candidates, whole modalities.
+    """Store the vectors of two files and those beside them: held-out queries, solved candidates, complete modalities.
 
     Raises FileUnusable for unequal widths and encoders.
     """
@@ -194,7 +194,7 @@ def import_embeddings(queries: Path, candidates: Path, artifacts: Artifacts) -> 
 
 
 def banks_by_file(embedded: Embedded, dataset: Dataset, artifacts: Artifacts) -> dict[str, EmbeddingBank]:
-    """Return, by file name, the embeddings of a cache folder: candidates, and the queries of each split."""
+    """Return, by file name, the embeddings of a cache folder: of candidates and splits by modality, and SOLVED."""
     splits = {
         "query_embeddings.pt": list(dataset.train_queries),
         "validation_embeddings.pt": [item.id for item in dataset.validation],

@@ -78,7 +78,7 @@ class EmbeddingBank(NamedTuple):
         return self.vectors[torch.tensor(self.positions(ids), dtype=torch.long)]
 
     def to_bytes(self) -> bytes:
-        """Serialise the bank as safetensors with the ids in the header; equal banks give equal bytes."""
+        """Serialise the bank but its pools as safetensors with the ids in the header; equal banks give equal bytes."""
         # one entry only: safetensors writes several in no fixed order
         header = json.dumps({"format": FORMAT, "encoder": self.encoder, "ids": self.ids})
         return save({"vectors": self.vectors.contiguous()}, metadata={"trivet": header})
@@ -102,7 +102,7 @@ class EmbeddingBank(NamedTuple):
 
 
 def make_bank(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: str) -> EmbeddingBank:
-    """Check ids and vectors (N, d) and return their bank.
+    """Check ids and vectors (N, d) and return their bank, in float32 on the CPU.
 
     Raises FileUnusable naming `where`: not as many ids as rows, ids twice, NaN, no floats.
     """

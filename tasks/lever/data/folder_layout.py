@@ -87,7 +87,7 @@ class Layout(NamedTuple):
         return self._folder("model_cpk") / FOLDERS[stage] / f"{stage}_{sampler}.safetensors"
 
     def files_before(self, stage: str, *, sampler: Sampler) -> dict[str, Path]:
-        """Return the files that a stage begins with, if any, by field of `start`. Raises FileUnusable without one."""
+        """Return files of earlier stages that a stage needs, by field of `start`. Raises FileUnusable if one lacks."""
         beams, rl_data = f"vqa-{self.dataset}-*-{sampler}-scorer:*.json", self.rl_data(sampler)
         sft, rce, grpo = (self.checkpoint(trained, sampler) for trained in ("sft", "rce", "grpo"))
         if stage == "sft":

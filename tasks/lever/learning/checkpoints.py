@@ -96,7 +96,7 @@ def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: st
 
 
 def list_keys(keys: Iterable[str]) -> str:
-    """List the first keys, sorted, and how many more there are."""
+    """List the first NAMED_AT_MOST keys, sorted, and how many more there are."""
     ordered = sorted(keys)
     more = len(ordered) - NAMED_AT_MOST
     return ", ".join(ordered[:NAMED_AT_MOST]) + (f" … and {more} more" if more > 0 else "")

@@ -136,7 +136,7 @@ def choose_by_rule(
 
 
 def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots: int, seed: int) -> Demonstrations:
-    """Draw distinct candidates for each query, never itself, whatever other queries. Raises ValueError for too few."""
+    """Draw distinct candidates of each query, never itself, by its own generator. Raises ValueError for too few."""
     ids = sorted(candidates)
     demonstrations: dict[str, tuple[str, ...]] = {}
     for query in queries:

@@ -33,7 +33,7 @@ class GrpoLoss(NamedTuple):
 
 
 def find_grpo_loss(name: str) -> Callable[..., GrpoLoss]:
-    """Return the objective of this name: `grpo_loss`, or one with its parameters that an installed package adds."""
+    """Return the objective `grpo`, or one with its parameters that an installed package adds. Raises KeyError."""
     return grpo_loss if name == OUR_GRPO_LOSS else added_grpo_losses()[name].load()
 
 
