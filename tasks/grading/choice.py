@@ -370,6 +370,6 @@ def _read_text(text: str, question: ChoiceQuestion) -> str | None:
 
 
 def _collect_letters(text: str, question: ChoiceQuestion) -> str:
-    """Return the letters between words such as `and`, sorted, each once."""
+    """Return the letters of the question that stand between words such as `and`, sorted, each once; empty for none."""
     alone = _patterns(question.letters).alone.findall(text) or list(text)
     return "".join(sorted({letter.upper() for letter in alone} & set(question.letters)))

@@ -76,7 +76,7 @@ class Sentence(NamedTuple):
 
 
 def renumber_citations(answer: str, *, blocks: int) -> RenumberedAnswer:
-    """Renumber the marks of `answer` by first use; a mark that names none of the `blocks` is removed."""
+    """Renumber the marks of `answer` by first use, a mark for each block; one that names none of the `blocks` goes."""
     used: list[int] = []
 
     def new_marks(mark: re.Match[str]) -> str:
@@ -100,7 +100,7 @@ def split_sentences(answer: str) -> list[Sentence]:
 
 
 def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = "") -> bool:
-    """Return whether the cited `sources` (block n at n - 1) hold what a sentence claims beyond repeating `question`."""
+    """Return whether a sentence claims nothing beyond `question`, or its cited `sources` (block n at n - 1) hold it."""
     if not _claims(sentence, question) and not (sentence.marks and read_numbers(sentence.words)):
         return True
     cited = [sources[n - 1] for n in sorted(sentence.marks)]
@@ -138,7 +138,7 @@ def has_same_evidence(draft: str, rewritten: str) -> bool:
 
 
 def has_numbers(answer: str, gold: str) -> bool:
-    """Return whether `answer` has all numbers of `gold`, in any spelling; without a unit the digits are enough."""
+    """Return whether `answer` has all numbers of `gold`, if any, in any spelling; without a unit digits are enough."""
     missing = set(missing_numbers(gold, [answer]))
     for number in read_numbers(gold):
         if number.text in missing:
@@ -169,7 +169,7 @@ def _contains(answer: str, gold: str) -> bool:
 
 
 def _numbers_of(mark: str) -> Iterator[int]:
-    """Yield the block numbers that a mark names: 1, 3, 4, 5 for [1, 3-5]."""
+    """Yield the block numbers that a mark names: 1, 3, 4, 5 for [1, 3-5]; a range ends MOST_RANGE above its start."""
     for part in re.findall(r"\d+(?:\s*[–-]\s*\d+)?", mark):
         first, *last = (int(number) for number in re.findall(r"\d+", part))
         yield from range(first, min(last[0], first + MOST_RANGE) + 1) if last else (first,)

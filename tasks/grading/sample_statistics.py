@@ -169,7 +169,7 @@ def _notes(totals: Tally) -> Iterator[str]:
 
 
 def name_first(items: Iterable[str]) -> str:
-    """Return the names of the first items, with a sign where there are more."""
+    """Return the names of the first MOST_NAMES items, with `…` where there are more."""
     names = list(items)
     return ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")
 
@@ -202,7 +202,7 @@ def shorten_vote(answer: str | None) -> str | None:
 
 
 def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: SameAnswer) -> float:
-    """Return the score of the commonest answer, of several the first; None is no vote, right answers are equal."""
+    """Return the score of the commonest answer, of several the first, else 0; None is no vote, right ones are equal."""
     groups = list[_Group]()
     for answer, score in zip(votes, scores, strict=True):
         plain = "".join(unicodedata.normalize("NFKC", answer or "").casefold().split())

@@ -167,7 +167,7 @@ def signature_pattern(entry_point: str, language: str) -> re.Pattern[str]:
 
 
 def canonical_name(language: str) -> str:
-    """Return the name of a language by any alias; an unknown name stays as it is."""
+    """Return the name of a language by any alias; an unknown name is returned in lower case."""
     return find_language_name(language) or language.lower()
 
 

@@ -25,7 +25,7 @@ class _Box(NamedTuple):
 
 
 def last_boxed(text: str) -> str | None:
-    """Return what the last `\\boxed{}` or `\\fbox{}` holds, the innermost of nested ones; None where there is none."""
+    """Return what the last boxes of one answer hold, joined by commas, of nested ones the innermost; None for none."""
     if "box" not in text:
         return None
     boxes: list[_Box] = []

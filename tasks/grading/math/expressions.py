@@ -139,7 +139,7 @@ _EXACT: Mapping[str, Callable[..., Fraction | None]] = {
 
 
 def evaluate(node: Node, point: Mapping[str, Fraction]) -> complex:
-    """Return the value of `node` with variables as in `point`, in double precision. Raises Undecided."""
+    """Return the value of `node` in double precision. Raises Undecided, KeyError for a variable not in `point`."""
     try:
         value = _value(node, point)
     except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
@@ -348,7 +348,7 @@ def _same_function(a: Node, b: Node) -> bool:
 
 
 def proportionality_sign(a: Node, b: Node) -> int | None:
-    """Return the sign of the constant c with a = c·b; None where there is none. Raises Undecided."""
+    """Return the sign of the constant c with a = c·b; None where there is none, or no variable. Raises Undecided."""
     if not (find_symbols(a) or find_symbols(b)):
         return None
     ratios: list[complex] = []

@@ -182,7 +182,7 @@ def _span_content(span: re.Match[str]) -> str:
 
 
 def last_expression(text: str) -> str | None:
-    """Return the last mathematics or the last number in a text, whichever is later; None where it has neither."""
+    """Return the last mathematics or number in the last TAIL_CHARS, whichever is later; None where it has neither."""
     tail = text[-TAIL_CHARS:]
     tail = tail if tail.isascii() else join_myriads(tail)
     spans = list(_SPAN.finditer(tail))

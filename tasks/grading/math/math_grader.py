@@ -97,7 +97,7 @@ class MathGrader:
             return Verdict(False, "symbolic", failed=str(error))
 
     def _ask_worker(self, gold: str, answer: str) -> Verdict:
-        """Return the verdict of sympy. Raises WorkerUnavailable."""
+        """Return the verdict of sympy, `deadline` if it takes too long or dies. Raises WorkerUnavailable."""
         request = {"gold": gold, "answer": answer, "cpu_s": math.ceil(self._deadline_s) + 1}
         with self._turn:
             if self._process and self._process.poll() is not None:  # killed by someone while it was idle
@@ -194,8 +194,8 @@ def _same_decimal_comma(gold: str, answer: str) -> bool:
 def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader, rule: Rule = STRICT) -> Iterator[Sample]:
     """Yield a sample for each response, in order; the reason names the stage that decided and what was compared.
 
-    An item's gold is a text, or a list of texts that are all needed, in any order. `detail["tolerance"]`: how far a
-    number may be off. `detail["unit"]`: its unit; an answer in another unit is wrong, one without is not.
+    An item's gold is a text, or texts that are all needed, in any order, else ValueError. `detail["tolerance"]`: how
+    far a number may be off. `detail["unit"]`: its unit; an answer in another unit is wrong, one without is not.
     """
     return grade_against(((item, response, join_golds(item)) for item, response in answered), grader, rule)
 
@@ -210,7 +210,7 @@ def grade_against(
 
 
 def join_golds(item: Item) -> str:
-    """Return the gold of an item as one text. Raises ValueError where there is none."""
+    """Return the golds of an item joined by commas, a single one with its unit. Raises ValueError without any."""
     golds = item.gold if isinstance(item.gold, list) else [item.gold]
     texts = [str(gold).strip() for gold in golds if isinstance(gold, str | int | float) and str(gold).strip()]
     if not texts:

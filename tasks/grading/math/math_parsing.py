@@ -28,7 +28,7 @@ def parse_formula(tokens: Sequence[Token]) -> Node:
 
 
 class _Reader:
-    """A recursive-descent parser at a position in the tokens; signs and commands are identified by their text."""
+    """A parser at a position in the tokens, which are told by their text; what it cannot read raises NotUnderstood."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
@@ -38,7 +38,7 @@ class _Reader:
         self.bars = 0
 
     def peek(self, ahead: int = 0) -> Token:
-        """Return the token `ahead` places further on without consuming it."""
+        """Return the token `ahead` places further on without consuming it; behind the last one, of the kind `end`."""
         index = self.position + ahead
         return self.tokens[index] if index < len(self.tokens) else Token("end", "")
 

@@ -105,7 +105,7 @@ Answer: TypeAlias = (
 
 
 def read_answer(normalized: str, *, thousands: bool = True) -> Answer:
-    """Parse a normalized answer. Raises NotUnderstood where it is outside the grammar."""
+    """Parse a normalized answer; `thousands`: 1,234 is one number. Raises NotUnderstood outside the grammar."""
     words = _read_words(normalized)
     return _read(_trim(tokenize(normalized, thousands=thousands))) if words is None else words
 

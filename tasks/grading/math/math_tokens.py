@@ -278,7 +278,7 @@ def convert(amount: Amount | Formula, unit: str) -> Node:
 
 
 def split_unit(tokens: list[Token]) -> tuple[list[Token], str] | None:
-    """Return a formula, and its unit in canonical form or empty; None where words make it another number."""
+    """Return a formula and its unit in canonical form, empty if not known; None where words make it another number."""
     end, units = len(tokens), list[str]()
     while end:
         token = tokens[end - 1]

@@ -272,7 +272,7 @@ def _turn_inward(match: re.Match[str]) -> str:
 
 
 def plain_words(normalized: str) -> str:
-    """Return the letters of an answer that is nothing but text, however it is set; empty for all else."""
+    """Return an answer that is nothing but text, however set, in lower case without an article; empty for all else."""
     text = _TEXT_COMMAND.sub(r"\1", normalized).strip()
     text = _ARTICLE.sub("", text)
     return " ".join(text.lower().split()) if _ONLY_LETTERS.fullmatch(text) else ""
@@ -284,5 +284,5 @@ def spell_for_sympy(normalized: str) -> str:
 
 
 def remove_spaces(normalized: str) -> str:
-    """Return a normalized answer without spaces, by which equal spellings are found."""
+    """Return a normalized answer without spaces but those between digits, by which equal spellings are found."""
     return _SPACE.sub("", normalized)

@@ -194,7 +194,7 @@ def number_highlighted_sections(response: str, *, num_highlights: Count) -> bool
 
 
 def multiple_sections(response: str, *, section_spliter: Pattern, num_sections: Count) -> bool:
-    """Return whether the response has at least that many headings `Section 1`."""
+    """Return whether `section_spliter` stands before a number at least that often, as in `Section 1`."""
     return has_enough(re.finditer(rf"{section_spliter.strip()}\s?\d+", response), "at least", num_sections)
 
 
