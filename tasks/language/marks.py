@@ -41,14 +41,14 @@ class PlainText(NamedTuple):
 
 
 def drop_marks(text: str) -> str:
-    """Return a text without the marks of its notes; units, powers and fractions stay."""
+    """Return a text without the raised marks of its notes; units, powers, fractions and stars stay."""
     if text.isascii() and "^(" not in text:
         return text
     return _RUN.sub(lambda match: "" if _is_mark(match) else match[0], text)
 
 
 def find_marks(text: str) -> list[str]:
-    """Return the marks of notes in a text in plain signs, without brackets: `1`, `a`, `주1`, `*`."""
+    """Return the marks of notes in a text in plain signs, without brackets, each once: `1`, `a`, `주1`, then `*`."""
     names = [name for match in _RUN.finditer(text) if _is_mark(match) for name in _plain_names(match[0])]
     return list(dict.fromkeys((*names, *_STAR.findall(text))))
 
@@ -74,7 +74,7 @@ def fold_raised(text: str) -> str:
 
 
 def write_plain(text: str) -> PlainText | None:
-    """Return a text as numbers are read from it; None where it has no raised signs and no fractions."""
+    """Return a text as numbers are read from it; None where it has no marks, powers or fractions to be changed."""
     if text.isascii() and "^(" not in text:
         return None
     edits = {match.span(): _write_power(match) for match in _POWER.finditer(text)}

@@ -152,7 +152,7 @@ FALLING = re.compile(
 
 
 def month_number(written: str) -> int:
-    """Return a month, written `5`, `May`, `MAY` or `Sept`, as 1 … 12."""
+    """Return a month, written `5`, `May`, `MAY` or `Sept`, as its number, digits unchecked. Raises ValueError."""
     if written.isdigit():
         return int(written)
     return [name[:3] for name in MONTHS].index(written[:3].capitalize()) + 1

@@ -243,7 +243,7 @@ class Amount(NamedTuple):
 
 
 def read_amount(text: str, start: int) -> Amount:
-    """Read the amount at `start`: digits, and the 십, 백, 천, 만, 억, 조 that follow them in falling order."""
+    """Read the amount at `start`: digits, and the 십, 백, 천, 만, 억, 조 behind them in falling order; 0 for none."""
     total = section = part = Decimal(0)
     least_large, least_small = 10**20, 10**4
     digits = words.FIRST_DIGITS.match(text, start)
