@@ -134,7 +134,7 @@ class Engine(NamedTuple):
 
 
 def find_engine() -> Engine | None:
-    """Return how this user starts bubblewrap; None where it is not installed."""
+    """Return how this user starts bubblewrap; None where it is not installed, or this is no Linux."""
     path = find_bwrap()
     return Engine(path, privileged=os.geteuid() == 0) if path and sys.platform == "linux" else None
 

@@ -96,8 +96,8 @@ class Sandbox:
     def run(self, program: Program) -> Execution:
         """Execute a program, and once more if it did not end by its own fault; the status is `broken` after that.
 
-        A zygote that broke is replaced; one on a machine that was full continues. Raises SandboxUnavailable,
-        LanguageUnavailable, and ValueError for a file outside the program's folder.
+        A zygote that broke is replaced, not one on a full machine. A source above half of `file_bytes` is `failed`.
+        Raises SandboxUnavailable, LanguageUnavailable, and ValueError for a file outside the program's folder.
         """
         language = find_language(program.language)
         if why := why_unavailable(language):
@@ -140,7 +140,7 @@ class Sandbox:
         return execution
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield `function` of each item, in order, in as many threads as there are workers; items are read lazily."""
+        """Yield `function` of each item, in order, with a thread for each worker, reading lazily. Ctrl-C closes it."""
         with ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox") as threads:
             waiting: deque[Future[Result]] = deque()
             try:

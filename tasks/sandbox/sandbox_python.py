@@ -71,7 +71,7 @@ def find_interpreter(python: Path | None = None) -> Interpreter:
 
 
 def identify_other_python() -> str:
-    """Return version and digest of the Python that TRIVET_SANDBOX_PYTHON names; empty where it equals this one."""
+    """Return `VERSION-DIGEST` of TRIVET_SANDBOX_PYTHON; empty where it equals this one. Raises SandboxUnavailable."""
     own_digest, configured = "", find_interpreter()
     with suppress(SandboxUnavailable):  # this one may be of no use, which is why another is named
         own_digest = _examine(sys.executable).digest

@@ -77,7 +77,7 @@ def inspect_walls(sandbox: Sandbox) -> Inspection:
 
 
 def read_own_status(sandbox: Sandbox) -> dict[str, Any]:
-    """Return `/proc/self/status` of a program with its namespaces; `failed` where it did not run."""
+    """Return `/proc/self/status` of a program with its `namespaces`, or `failed` alone: why it did not run."""
     execution = sandbox.run(Program(SELF_CHECK, limits=SMALL))
     return json.loads(execution.stdout) if execution.passed else {"failed": execution.reason}
 
@@ -142,6 +142,6 @@ def _probe_network(sandbox: Sandbox) -> Probe:
 
 
 def _probe_program(sandbox: Sandbox, name: str, source: str, otherwise: str, *, status: Status = "failed") -> Probe:
-    """Return whether a program ends with this status; `otherwise` describes one that passes."""
+    """Return a probe that holds if a program ends with this status; `otherwise`: its detail if it gives no reason."""
     execution = sandbox.run(Program(source, limits=SMALL))
     return Probe(name, execution.status == status, execution.reason or otherwise)
