@@ -122,7 +122,7 @@ def compare_night(now: Sequence[Cell], history: History, evaluations: Evaluation
 
 
 def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluations) -> Change:
-    """Return the comparison of a score with the first comparable one of `earlier`. Raises DatabaseUnavailable."""
+    """Return the comparison of a score with the first comparable of `earlier`, if any. Raises DatabaseUnavailable."""
     rest = iter(earlier)
     last = next(rest, None)
     if last is None:
@@ -238,7 +238,7 @@ def find_fall(values: Sequence[float], *, resolution: float, higher_is_better: b
 
 
 def compute_standard_scores(values: Sequence[float], *, resolution: float) -> list[float]:
-    """Return, from the fourth value on, a standard normal score of each against all before it, by Student's t."""
+    """Return, for each value from the fourth on, its standard normal score against all before it, within ±FARTHEST."""
     from scipy.special import ndtri, stdtr  # scipy.stats takes a second to import
 
     scores = np.asarray(values, np.float64)
@@ -324,7 +324,7 @@ def _build_event(change: Change, night: Night, outcome: str) -> IncidentEvent:
 def accept_incident(incidents: Sequence[Incident], incident_id: str, *, word: str, at: datetime) -> Incident:
     """Return an open incident as accepted, whose last score counts as good from now on. Raises NoIncident.
 
-    incident_id: its ID, or the beginning of it. word: why.
+    incident_id: its ID, or a beginning that no other open one has. word: why.
     """
     matches = [incident for incident in incidents if incident.open and incident.id.startswith(incident_id)]
     if len(matches) != 1 or not incident_id:

@@ -55,7 +55,7 @@ def read_nights(file: Path, artifacts: Artifacts) -> tuple[Night, ...]:
 
 
 def store_night(night: Night, artifacts: Artifacts) -> None:
-    """Store a night in place of a night of the same run, as after a retry."""
+    """Store a night in place of one of the same run, as after a retry; the last MOST_NIGHTS are kept."""
     past_nights = [past for past in read_nights(Path(night.file), artifacts) if past.run != night.run]
     nights = sorted([*past_nights, night], key=lambda entry: entry.started_at)[-MOST_NIGHTS:]
     artifacts.remember(_history_key(night.file), artifacts.save("nights", Nights(nights=tuple(nights))))
@@ -84,7 +84,7 @@ def build_report(
     nights: int,
     rules: RegressionRules,
 ) -> NightReport:
-    """Return the report of a night over the last `nights`; earlier: oldest first. Raises DatabaseUnavailable."""
+    """Return a night's report over the last `nights`, 2 or more; earlier: oldest first. Raises DatabaseUnavailable."""
     window = tuple(earlier)[-(nights - 1) :]  # nights is 2 or more: [-0:] would be all
     pins = incidents.pins(night.file)
     before = night_comparison.rewind_incidents(incidents.of_suite(night.file), night)  # a retried night counts once
@@ -154,7 +154,7 @@ def decide_state(failures: Sequence[Failure], incidents: Sequence[Incident], *, 
 
 
 def read_trends(nights: Sequence[Night], evaluations: Evaluations) -> list[Trend]:
-    """Return the trend of each score of the last night through all nights. Raises DatabaseUnavailable."""
+    """Return the trend of each score of the last night through all nights, oldest first. Raises DatabaseUnavailable."""
     return _build_trends(nights, _read_scores(nights, evaluations))
 
 

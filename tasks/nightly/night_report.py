@@ -52,7 +52,7 @@ def css_class(verdict: Verdict) -> str:
 
 
 def format_value(value: float | None, *, like: float | None = None) -> str:
-    """Return a value with three decimals up to 1 and two above. like: the value whose size counts instead."""
+    """Return a value with three decimals up to 1 and two above, NONE for None. like: whose size counts instead."""
     if value is None:
         return NONE
     decimals = 3 if abs(value if like is None else like) <= 1 else 2
@@ -98,7 +98,7 @@ def format_p(p: float | None) -> str:
 
 
 def format_cost(cost: float | None) -> str:
-    """Return a cost in the currency of the prices, with four decimals below 1."""
+    """Return a cost in the currency of the prices, with four decimals below 1; a dash for None."""
     return NONE if cost is None else f"{cost:,.4f}" if cost < 1 else f"{cost:,.2f}"
 
 
@@ -133,7 +133,7 @@ def describe_caution(report: NightReport) -> str:
 
 
 def summarise_night(report: NightReport) -> str:
-    """Return the message of the flow run: what got worse, what is missing, what to do."""
+    """Return the message of the flow run: what got worse, what is missing, what to do, naming MOST_NAMED of each."""
     parts: list[str] = []
     if regressions := report.regressions:
         moves: list[str] = []
@@ -280,7 +280,7 @@ class Chart(NamedTuple):
 
 
 def draw_chart(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
-    """Return the coordinates of a trend and of the incidents of its scores."""
+    """Return the coordinates of a trend of two nights or more, and of the incidents that had not ended before them."""
     points = [point for line in trend.series for point in line.points]
     nights = sorted({point.night for point in points})
     across = {night: f"{100 * index / max(1, len(nights) - 1):.2f}%" for index, night in enumerate(nights)}
@@ -312,7 +312,7 @@ def draw_chart(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
 
 
 def fit_scale(values: Iterable[float]) -> Axis:
-    """Return the axis around all values, which covers at least a tenth of their size."""
+    """Return the axis around all values, one or more, which covers at least a tenth of their size."""
     ends = list(values)
     low, high = min(ends), max(ends)
     size = max(abs(low), abs(high)) or 1.0

@@ -63,7 +63,7 @@ def measure_index(
 ) -> str:
     """Measure an index version with its questions, write rows to the database, and return their run's ID.
 
-    generation: so that a refreshed index is measured anew. Raises ValueError for questions that cannot be read.
+    generation: each is measured anew. Raises ValueError for unreadable questions, Incomplete if the model was away.
     """
     del generation
     assert asked.questions
@@ -103,7 +103,7 @@ def measure_index(
 
 @step(version=1, reads_world=True)
 def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
-    """Store the night and its incidents, and return the report, which compares it with the nights before."""
+    """Store the night and its incidents; return the artifact of its report, without scores if the database is away."""
     earlier = [past for past in night_history.read_nights(Path(night.file), artifacts()) if past.run != night.run]
     try:
         report = night_history.build_report(night, earlier, evaluations(), incidents(), nights=nights, rules=rules)

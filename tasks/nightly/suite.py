@@ -204,7 +204,7 @@ def _read_models(read: _File, yaml: YamlFile, *, folder: Path) -> tuple[SuiteMod
 
 
 def _read_options(options: Mapping[str, JsonValue], place: Place, yaml: YamlFile) -> dict[str, JsonValue]:
-    """Return options of `trivet eval run` under their names.
+    """Return options of `trivet eval run` under their names, with underscores for hyphens.
 
     Raises SuiteUnusable for options that a suite may not set.
     """
