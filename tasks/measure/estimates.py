@@ -159,7 +159,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """Return the standard error of the mean, with n - 1 in its variance; None for a single value."""
+    """Return the standard error of the mean, with n - 1 in its variance; None for fewer than two values."""
     if len(values) < 2:
         return None
     return float(np.std(values, ddof=1) / sqrt(len(values)))

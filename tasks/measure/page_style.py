@@ -90,6 +90,6 @@ def axis_around(low: float, high: float, *, step_at_least: float) -> Axis:
 
 
 def plain_markdown(text: str) -> str:
-    """Return `text` with nothing in it that markdown or HTML would act on."""
+    """Return `text` on one line, with nothing in it that markdown or HTML would act on."""
     escaped = re.sub(r"([\\`*\[\]|~$])", r"\\\1", " ".join(text.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
