@@ -53,7 +53,7 @@ class OriginTree(Record):
 def build_trees(
     digests: Iterable[str], lineage: Lineage, *, names: Mapping[str, str] | None = None
 ) -> tuple[OriginTree, ...]:
-    """Return the trees of digests, as the steps recorded them. names: of documents, by digest.
+    """Return a tree for each distinct digest, in order, as the steps recorded them. names: of documents, by digest.
 
     Raises StoreUnreachable, DatabaseUnavailable.
     """
@@ -136,7 +136,7 @@ def trace_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> 
 
 
 def corpus_of(index_digest: str, artifacts: Artifacts, lineage: Lineage) -> Corpus | None:
-    """Return what an index was published from; None where nobody recorded it, or `trivet gc` took it."""
+    """Return what an index was published from; None where that has no digest or record, or `trivet gc` took it."""
     if not index_digest:
         return None
     used = lineage.origins([index_digest], most=1)[index_digest].used
@@ -145,7 +145,7 @@ def corpus_of(index_digest: str, artifacts: Artifacts, lineage: Lineage) -> Corp
 
 
 def trace_document(document: str, corpus: Corpus, lineage: Lineage) -> tuple[OriginTree, ...]:
-    """Return the trees of a document's chunks. document: its digest."""
+    """Return the trees of a document's chunks; empty where the index has no such document. document: its digest."""
     names = {entry.document: entry.name for entry in corpus.entries}
     embedded = [item for item in corpus.embedded if item.chunked.digest == document]
     return build_trees([item.chunked.chunks.digest for item in embedded], lineage, names=names)
@@ -225,7 +225,7 @@ def trace_score(
 ) -> tuple[OriginTree, ...]:
     """Return the origins of an item's scores, a tree for each repeat; empty where the run has no such item.
 
-    Raises as `trace_run`.
+    Raises ValueError for a task that the run lacks, and as `trace_run` for the rest.
     """
     (result,) = (entry for entry in run_files.report.results if entry.task == task)
     scores: list[OriginTree] = []
