@@ -334,7 +334,7 @@ class SelectionRule(Record):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read a rule: `mmr:0.7`, or `mmr` for its usual weight; None for no name of one. Raises OptionUnusable."""
+        """Read a rule: `mmr:0.7`, or `mmr` with its usual weight; None for no name of a rule. Raises OptionUnusable."""
         name, _, weight = text.partition(":")
         usual = {MMR: "0.5", DPP: "0.05"}.get(name, "0")
         try:

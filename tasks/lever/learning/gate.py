@@ -71,7 +71,7 @@ def list_rules(banks: Banks, classes: Mapping[str, str]) -> list[SelectionRule]:
 def compare(
     of_rules: Mapping[str, Accuracies], rules: Sequence[SelectionRule], learned: Accuracies, *, stage: str
 ) -> Verdict:
-    """Return the verdict on a selector from accuracies by validation query, None left out, of it and of rules."""
+    """Return the verdict on a selector from accuracies by validation query, None left out, of it and rules by title."""
     means = {
         title: fmean([value for value in accuracies.values() if value is not None] or [0.0])
         for title, accuracies in of_rules.items()
