@@ -81,7 +81,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
 
 
 def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
-    """Return the task with the demonstrations that the run asks for."""
+    """Return the task with the demonstrations that the run asks for; unchanged where there are none."""
     recipe = config.settings.demonstrations
     if not task.examples or not recipe:
         return task
@@ -131,7 +131,7 @@ def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> l
 
 
 def _aggregate(answered: _Answered, config: EvaluateConfig, run: EvaluationRun) -> list[TaskResult]:
-    """Return the result of a task from its scores, once all its shards are graded."""
+    """Return the result of a task, alone in a list, once its shards are graded, which begins now if not before."""
     task, generated, scoring = answered
     scored = tuple(run.note(gather(scoring or _score(task, generated, config))))
     step = with_name(steps.aggregate, f"aggregate {task.task}")
@@ -141,7 +141,7 @@ def _aggregate(answered: _Answered, config: EvaluateConfig, run: EvaluationRun) 
 def _run_at_once(
     step: Any, task: PlannedTask | TaskChoice, config: EvaluateConfig, run: EvaluationRun, **settings: Any
 ) -> list[TaskResult]:
-    """Measure a task by a single step, which asks and grades."""
+    """Measure a task by a single step, which asks and grades; return its result, alone in a list."""
     whole = with_name(with_device(step, in_process=config.model.in_process), f"{step.name} {task.task}")
     return run.note(gather([whole.submit(quoted(task), model=config.model, spending=config.spending, **settings)]))
 
@@ -152,9 +152,9 @@ def _needs_device(task: PlannedTask) -> bool:
 
 
 def _write_report(report: EvalReport, config: EvaluateConfig, run: EvaluationRun) -> EvalReport:
-    """Write the report to the database, and to a file if wanted or the database is unavailable; note regressions.
+    """Write the report to the database, and to a file if wanted or the database is unavailable.
 
-    A run of --debug is no result, and stands in its file alone.
+    Return it with notes on what moved since the last run. A run of --debug is no result, and stands in its file alone.
     """
     to_database = config.save != "file" and bool(report.results) and not config.settings.debug
     if to_database:

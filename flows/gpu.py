@@ -28,7 +28,7 @@ class NotAStep(ValueError):
 @flow(name="gpu-step", version=program(), persist_result=False)
 @watched
 def run_step(entry: str, params: dict[str, Any]) -> None:
-    """Do the step `entry` (`tasks.rag.steps.embed`) with parameters as JSON, or the Ref of an artifact with them."""
+    """Do the step `entry` (`tasks.rag.steps.embed`) with parameters as JSON, or a Ref of them; keep its outcome."""
     step = find_step(entry)
     get_run_logger().info("%s in process %d, a child of %d", entry, os.getpid(), os.getppid())
     with inline(sent_by=str(flow_run.parent_flow_run_id or flow_run.id)):  # whose budget its model calls spend
@@ -36,7 +36,7 @@ def run_step(entry: str, params: dict[str, Any]) -> None:
 
 
 def find_step(entry: str) -> Task[..., Any]:
-    """Import the step `package.steps.NAME`. Raises NotAStep."""
+    """Return the step `tasks.….steps.NAME`, imported. Raises NotAStep for what is none, or is not there."""
     module, _, name = entry.rpartition(".")
     if not entry.startswith(STEPS) or not module.endswith("steps"):
         raise NotAStep(f"{entry!r} is not a step: expected tasks.….steps.NAME")

@@ -41,7 +41,7 @@ runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shar
 @flow(name="lever", flow_run_name="{config.title}", version=program(), task_runner=runner, persist_result=False)
 @watched
 def post_train(config: LeverConfig) -> LeverReport:
-    """Train a selector of demonstrations and measure it; only what was never made is made."""
+    """Train a selector of demonstrations and measure it; only what was never made is made. Raises Unfinished."""
     lever_run = LeverRun.begin(flow_run.id, config.model_dump(mode="json"))
     files = Layout(config.results, config.dataset.title)
     config.require_device()
@@ -94,7 +94,7 @@ def post_train(config: LeverConfig) -> LeverReport:
 
 
 def _read_dataset(config: LeverConfig, files: Layout) -> DatasetRead:
-    """Read the dataset; a CPU world is drawn first."""
+    """Read the dataset; a CPU world is drawn first, unless its folder is given."""
     dataset, start = config.dataset, config.start
     drawn = dataset.name in CPU_WORLDS and dataset.data_dir is None
     if drawn:
@@ -113,7 +113,7 @@ def _read_dataset(config: LeverConfig, files: Layout) -> DatasetRead:
 def _read_embeddings(
     config: LeverConfig, dataset: Ref, files: Layout, lever_run: LeverRun, *, encoder: EncoderSpec
 ) -> Embedded:
-    """Read the embeddings from files, or let the encoder make them. Raises ModelUnavailable."""
+    """Return the embeddings, read from given files, or made and written to files of ours. Raises ModelUnavailable."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
         return steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
@@ -177,7 +177,7 @@ class _SeedRun:
         lever_run.finish_stage("evaluate")
 
     def _train_in_stages(self, pools: Ref, recipe: PoolRecipe) -> tuple[dict[Stage, Ref], Ref]:
-        """Return the selectors of SFT, RCE and GRPO, each read or trained from the one before, and their pools."""
+        """Return the selectors of SFT, RCE and, if configured, GRPO, each read or trained in turn, and their pools."""
         config, lever_run, start = self.config, self.lever_run, self.config.start
         sft, pools = self._run_sft(pools, recipe)
         _export(lever_run, {self.files.checkpoint("sft", recipe.sampler): sft})
@@ -209,7 +209,7 @@ class _SeedRun:
         return selectors, pools
 
     def _pool_recipe(self) -> PoolRecipe:
-        """Return the recipe of the pools: that of the checkpoint which the run begins with, unless configured."""
+        """Return the recipe of the pools: that of the latest checkpoint, unless configured; note others that differ."""
         start, modalities = self.config.start, self.world.embedded.modalities
         paths = [path for path in (start.grpo_checkpoint, start.rce_checkpoint, start.sft_checkpoint) if path]
         trained = {path: self._read_checkpoint(path).recipe for path in paths}
@@ -222,7 +222,7 @@ class _SeedRun:
         return recipe
 
     def _run_sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:
-        """Return the SFT selector, read or trained on demonstrations from a file or a search, and its pools."""
+        """Return the SFT selector, read or trained on demonstrations of a file or search, and the pools of these."""
         config, lever_run, start, beams = self.config, self.lever_run, self.config.start, ()
         if start.beam_data:
             read = steps.read_beams(start.beam_data, dataset=self.world.dataset, pools=pools, shots=config.shots)

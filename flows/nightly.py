@@ -108,7 +108,7 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
 
 
 def _refresh_index(suite_index: SuiteIndex, config: IndexConfig, parts: Parts, *, started: datetime) -> None:
-    """Refresh the index, and measure it where there are questions."""
+    """Refresh the index and measure it where there are questions; `parts` gets the results and the failures."""
     refreshed = parts.run_once(
         "index", config, IndexRun, as_part(build_index, config.title), partial(index_run, run=_run_id())
     )
@@ -149,7 +149,7 @@ def _watch_budget(budget: NightBudget, parts: Parts, *, started: datetime, after
 
 
 def _end_state(report: NightReport) -> NightReport | State[NightReport]:
-    """Return the report, or a state with it: automations listen to its name, and people read its message."""
+    """Return the report if it is Completed, else a state with its name for automations and a message for people."""
     message = summarise_night(report)
     match report.state:
         case "Completed":

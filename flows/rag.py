@@ -102,7 +102,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
 
 
 def _parse(config: IndexConfig, scanned: ScanResult, building: Build) -> Gathered[tuple[Parsed, ...]]:
-    """Parse the documents, shard by shard; failures are in the status at once, and too many of them end the run."""
+    """Parse the documents, those of `again` anew; failures are in the status at once. Raises TooManyFailed."""
     building.enter("parse")
     shards, reading = shard_sources(scanned.sources), config.reading_inputs
     if config.again:
@@ -116,7 +116,7 @@ def _parse(config: IndexConfig, scanned: ScanResult, building: Build) -> Gathere
 def _describe_figures(
     config: IndexConfig, parsed: Sequence[tuple[Parsed, ...]], building: Build, *, vlm: str | None, seen_by: str
 ) -> Gathered[tuple[Pictured, ...]]:
-    """Describe the figures of the documents, each distinct one once."""
+    """Describe the figures of the documents, each distinct one once; without a model they are skipped."""
     building.enter("extract_figures")
     pictured = on_each(
         parsed, steps.find_figures, settings=config.figures, limits=config.limits, password_env=config.password_env
