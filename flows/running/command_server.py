@@ -77,7 +77,7 @@ _joined: list[Address] = []
 
 @contextmanager
 def prefect_api(home: Path) -> Generator[None]:
-    """Provide a server for PREFECT_API_URL; it loads while the command imports prefect. Raises ServerDidNotStart."""
+    """Set PREFECT_API_URL to the home's server, which may still load, or await the user's. Raises ServerDidNotStart."""
     if os.environ.get(URL):
         if not _joined:
             wait_until_healthy(home)
@@ -112,7 +112,7 @@ def has_server() -> bool:
 
 
 def wait_until_healthy(home: Path) -> None:
-    """Block until the API of PREFECT_API_URL answers. Raises ServerDidNotStart."""
+    """Block until the API of PREFECT_API_URL answers, if it is set. Raises ServerDidNotStart if it does not in time."""
     url, own = os.environ.get(URL), _joined[-1] if _joined else None
     why = url and why_silent(url, START_S if own else None, goes_on=lambda: not own or own.is_alive)
     if not (url and why):
@@ -152,7 +152,7 @@ def _hold_lock(file: Path, operation: int = fcntl.LOCK_EX) -> Generator[None]:
 
 
 def start_server(home: Path, folder: Path) -> Address:
-    """Start a server, whose requests wait until it is ready; without its address file it ends by itself."""
+    """Start a server, and return at once: requests wait until it is ready. Without its address file it ends."""
     sys.stderr.write(f"starting a Prefect server for {home}, which the next commands find running\n")
     auth = f"trivet:{secrets.token_urlsafe(32)}"
     files.make_folder((home / LOG).parent)
@@ -185,7 +185,7 @@ def start_server(home: Path, folder: Path) -> Address:
 
 
 def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
-    """End the servers of this home, by force if need be; return whether one ran. even_in_use: a command may use it."""
+    """End this home's servers, by force if need be; return whether one ran. even_in_use: else those in use stay."""
     ended = False
     for file in (home / "api").glob(f"{folder_of(home).name[:MARK]}-*/{ADDRESS}"):
         with _hold_lock(file.with_name(STARTING)):

@@ -65,7 +65,7 @@ def nest_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def set_parameter(parameters: dict[str, Any], text: str) -> None:
-    """Set the field of one `a.b=value`; values are YAML. Raises ConfigUnusable."""
+    """Set the field of one `a.b=value`, in tables that are made if need be; values are YAML. Raises ConfigUnusable."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigUnusable(f"--set {text!r} is not NAME=VALUE")

@@ -99,7 +99,7 @@ def send(sent: SentStep, deployment: str) -> Any:
 
 
 def _run_and_parents(client: SyncPrefectClient, run: UUID) -> list[UUID]:
-    """Return the run and its parents, up to the one that was started directly."""
+    """Return the run and its parents; the last is the one that was started directly."""
     runs = [run]
     while waiting := client.read_flow_run(runs[-1]).parent_task_run_id:
         above = client.read_task_run(waiting).flow_run_id
@@ -109,7 +109,7 @@ def _run_and_parents(client: SyncPrefectClient, run: UUID) -> list[UUID]:
 
 
 def _find_under_way(client: SyncPrefectClient, sent: SentStep, deployment: str) -> FlowRun | None:
-    """Return a child run of the same step, sent by any run, that is under way, or None. Raises PoolStepFailed."""
+    """Return a run of the same step under way, of any sender, or None. Raises PoolStepFailed for an unknown pool."""
     try:
         pool = client.read_deployment_by_name(deployment)
     except ObjectNotFound as error:
@@ -147,7 +147,7 @@ def _tag(key: str) -> str:
 
 
 def _wait_for(client: SyncPrefectClient, child: FlowRun, own_runs: list[UUID]) -> FlowRun:
-    """Wait until the child has ended, and return it. Raises PoolStepFailed when a run that waits is cancelled."""
+    """Return the child once it ended or left its outcome. Raises PoolStepFailed, ModelUnavailable when told to stop."""
     while True:
         child = client.read_flow_run(child.id)
         # the outcome is stored before the server knows that the child has ended
@@ -203,7 +203,7 @@ def open_outcome(outcome: bytes) -> Any:
 
 
 def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate parameters from JSON as the annotated types. Raises ValidationError; KeyError for an unknown one."""
+    """Return parameters, given as JSON or a Ref of it, in their annotated types. Raises ValidationError, KeyError."""
     if set(params) == set(Ref.model_fields):
         params = json.loads(artifacts().get(Ref.model_validate(params)))
     hints = inspect.get_annotations(function, eval_str=True)

@@ -65,7 +65,7 @@ class Lease:
                 time.sleep(LOOK_S)
 
     def _renew(self) -> bool:
-        """Ask the server; return whether it has answered."""
+        """Ask the server, and call `lose` where the run is no longer ours; return whether it has answered."""
         try:
             begins = self._count_begins()
         except ServerAway:
@@ -125,7 +125,7 @@ def holding_run(count_begins: Callable[[], int | None]) -> Generator[None]:
 
 @contextmanager
 def listening_for_signals(begin: Callable[[int], None]) -> Generator[None]:
-    """Have a thread notice SIGINT and SIGTERM, whoever handles them: Prefect waits for steps in progress first."""
+    """Have a thread call `begin` with each SIGINT and SIGTERM, whoever handles them: Prefect waits for steps first."""
 
     def listen() -> None:
         while signals := reader.recv(1):
@@ -172,7 +172,7 @@ def end_run() -> None:
 def end_work(*, answers_s: float, steps_s: float, then: Callable[[], object]) -> None:
     """Begin no call or program any more, and call `then` when answers and steps under way have had their time.
 
-    Everything finished has been kept when `then` is called.
+    It returns at once. Everything finished has been kept when `then` is called, in a thread.
     """
     from tasks import progress
     from tasks.calls import is_asking, stop_asking

@@ -90,7 +90,7 @@ def describe_silence(url: str, why: str) -> str:
 
 
 def prepare_environment() -> None:
-    """Set what is not set yet; Prefect's own home goes below ours unless the user, or a worker, has chosen one."""
+    """Set variables that are not set yet, and no_proxy for loopback; Prefect's home goes below ours unless chosen."""
     close_home(home_folder())
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
@@ -144,7 +144,7 @@ def program_version() -> str:
 
 @cache
 def git_commit() -> str | None:
-    """Return the commit of the checkout that runs; None for an installed wheel."""
+    """Return the commit of the checkout that runs; None for an installed wheel, or where git cannot tell."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
@@ -164,7 +164,7 @@ def program() -> str:
 
 
 def environment() -> dict[str, JsonValue]:
-    """Describe the machine and its libraries, for people who wonder why a score moved."""
+    """Return Python, platform and the versions of those LIBRARIES that are installed: they may be why a score moved."""
     facts: dict[str, JsonValue] = {"python": platform.python_version(), "platform": platform.platform()}
     for library in LIBRARIES:
         with suppress(PackageNotFoundError):

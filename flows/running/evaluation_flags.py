@@ -91,7 +91,7 @@ def read_evaluation(
 
 
 def _build_config(flags: Mapping[str, Any], settings: Sequence[str], note: Note) -> EvaluateConfig:
-    """Build the configuration of a run from its flags. Raises OptionUnusable and pydantic.ValidationError."""
+    """Build a configuration from flags. Raises OptionUnusable, ConfigUnusable, UnsafeCodeRefused, ValidationError."""
     if flags["unsafe_code"]:
         refuse_unsafe()
     flags = _translate_names({**flags, "model": flags["model"] or "hf"}, note)
@@ -149,7 +149,7 @@ def explain_flag(name: str, value: Any) -> str | None:
 
 
 def _flag_of(path: str) -> str:
-    """Return the flag of a field: `--max-tokens` for `settings.max_tokens`; for a part of a table, the table's flag."""
+    """Return the flag of a field or of its table, `--max-tokens` for `settings.max_tokens`; `path` if none has one."""
     flags = {field: flag for flag, field in FIELDS.items()} | NAMES_IN_ARGS
     parts = path.split(".")
     fields = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
@@ -189,7 +189,7 @@ def _without_path(address: str) -> str:
 
 
 def _resolve_entry(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace `--model NAME` by the user's entry of that name; typed flags precede it. Raises OptionUnusable."""
+    """Replace `--model NAME` by the user's entry, if there is one; typed flags precede. Raises OptionUnusable."""
     name, model_args = flags["model"], flags["model_args"]
     if not isinstance(name, str):
         return dict(flags)  # the validation of the model refuses it
@@ -262,7 +262,7 @@ def _model_of(flags: Mapping[str, Any]) -> ModelSpec:
 
 
 def judge_of(annotator: str, annotator_args: Any) -> ModelSpec:
-    """Build the spec of the judge; a name without a backend is a model at an OpenAI-compatible endpoint."""
+    """Build the spec of the judge; without a backend it is at an OpenAI-compatible endpoint. Raises OptionUnusable."""
     args = _read_pairs(annotator_args, "annotator_args")
     if entry := _entry_of(annotator, "annotator_model"):
         return _build_spec(entry.backend, _model_name_of(entry), _args_of(entry, args), role="JUDGE")
@@ -285,7 +285,7 @@ def _build_spec(
 ) -> ModelSpec:
     """Build the spec of a model; `args` may hold its endpoint, its rates, and a key, which goes to the environment.
 
-    Rates that are not given are the defaults of an evaluation.
+    role: MODEL or JUDGE, in names of variables. Rates that are not given are the defaults of an evaluation.
     """
     rest = dict(args)
     own_url = rest.pop("base_url", None) or rest.pop("api_base", None)
@@ -299,7 +299,7 @@ def _build_spec(
 
 
 def _address_of(base_url: str | None, *, role: str) -> dict[str, str | None]:
-    """Return `base_url` as a run may store it; one with credentials or a query is put into the environment."""
+    """Return `base_url` as a run may store it; with `base_url_env` if credentials or a query went to that variable."""
     try:
         parts = urlsplit(base_url or "")
     except ValueError:
@@ -358,7 +358,7 @@ def ks_of(k_flag: Any) -> tuple[int, ...]:
 
 
 def _read_table(value: Any, flag: str) -> dict[str, Any]:
-    """Read a table as lm_eval takes it: a JSON object, a file of one, or k=v pairs. Raises OptionUnusable."""
+    """Read a table as lm_eval takes it: JSON, a file of it, or k=v pairs; {} for none. Raises OptionUnusable."""
     text = str(value or "").strip()
     try:
         if text.endswith(".json"):
@@ -369,7 +369,7 @@ def _read_table(value: Any, flag: str) -> dict[str, Any]:
 
 
 def complete_flag(word: str) -> str:
-    """Return the only flag of evalchemy and lm_eval that begins like `word`, as their parsers do; else `word`."""
+    """Return the one flag of evalchemy or lm_eval that `word`, a letter or a beginning, can mean; else `word`."""
     name, equals, value = word.partition("=")
     plain = name.removeprefix("--").replace("-", "_")
     names = [*FIELDS, *WITHOUT_EFFECT, "config"]

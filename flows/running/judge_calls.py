@@ -42,7 +42,7 @@ def count_calls(config: LeverConfig, stored: Ref | None = None) -> CallCounts:
 
 
 def _count_queries(config: LeverConfig, stored: Ref | None) -> tuple[int, int, int, int]:
-    """Count (train, validation, test) queries, and the distinct answers that are weighed beside the judgment."""
+    """Count (train, validation, test) queries, and the distinct answers that a reward of likelihoods weighs, else 0."""
     options, start = config.dataset, config.start
     weighed = not config.is_text_task and config.reward in OF_LIKELIHOODS
     if options.name in CPU_WORLDS and options.data_dir is None:
@@ -69,7 +69,7 @@ def _count_queries(config: LeverConfig, stored: Ref | None) -> tuple[int, int, i
 
 
 def _count_training(config: LeverConfig, queries: int, validation: int, _: int, answers: int) -> dict[str, int]:
-    """Return the calls by training stage; a checkpoint is validated before the first epoch and after each."""
+    """Return the calls by training stage that no file replaces; each validates before the first epoch and after all."""
     start, pool, grpo = config.start, config.pools().size, config.grpo
     calls: dict[str, int] = {}
     if not start.sft_checkpoint:

@@ -59,7 +59,7 @@ class Planned:
 
 
 def plan_of(suite: Suite) -> Planned:
-    """Read the configurations of a suite. Raises SuiteUnusable, which names file and line."""
+    """Read the configurations of a suite. Raises SuiteUnusable with file and line, and as `read_lever_config` does."""
     models = {model.label: _evaluation_of(model, suite) for model in suite.models}
     index = selector = None
     if suite.index:
@@ -133,7 +133,7 @@ class Parts:
         child: Callable[[Any], Any],
         convert: Callable[[Any], Part],
     ) -> Part | None:
-        """Run a child flow once in a night, and return its report as `convert` makes it; None if it failed.
+        """Run a child flow once in a night, and return its report as `convert` makes it; None without a report.
 
         The result is stored, so that a retry of the night does not run the part again; a partial one is not.
         """

@@ -14,7 +14,7 @@ Counts = dict[str, list[int]]
 
 @contextmanager
 def counting(on_change: Callable[[str, int, int], object] = lambda *_: None) -> Generator[Counts]:
-    """Sum the reports of this process by stage. on_change: called with a stage and both of its sums."""
+    """Yield the sums by stage of this process's reports, kept current. on_change: called with a stage and both sums."""
     counts: Counts = {}
     lock = Lock()
 

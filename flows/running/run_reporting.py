@@ -178,7 +178,7 @@ def say(sentence: str) -> None:
 
 
 def alert(event: str, sentence: str) -> None:
-    """Log a line, and have the server know an event of this run, to which automations listen.
+    """Log a line, and have the server know an event of this run, to which automations listen. Raises httpx.HTTPError.
 
     Asked of the API: an event that Prefect only queues is lost with a request for what is related to it.
     """
@@ -190,7 +190,7 @@ def alert(event: str, sentence: str) -> None:
 
 
 def first_names(names: Iterable[str]) -> str:
-    """Join the first names, `AIME24,MATH500`, and the number of further ones; of a path, its last part."""
+    """Join the first NAMES names, `AIME24,MATH500`, and the number of further ones; of a path, its last part."""
     short = [name.rstrip("/").rpartition("/")[2] for name in names]
     more = f" and {len(short) - NAMES} more" if len(short) > NAMES else ""
     return ",".join(short[:NAMES]) + more

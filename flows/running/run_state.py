@@ -80,7 +80,7 @@ class EvaluationRun(RunState):
         self.config = mask_secrets(self.config)  # it goes into the database and the results file
 
     def guard(self, task: str, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
-        """Return what `work` returns, or None if the task failed; its error is recorded."""
+        """Return what `work` returns; None if the task failed as tasks may, which is recorded. Raises other errors."""
         try:
             return work(*args, **kwargs)
         except (*EXPECTED_ERRORS, ModelError, StorageError) as error:
@@ -178,7 +178,7 @@ class LeverRun(RunState):
         self.notes = list(dict.fromkeys((*self.notes, *notes)))
 
     def add_files(self, files: dict[str, str]) -> None:
-        """Add files that were written for the user."""
+        """Add the paths of files that were written for the user, each once."""
         self.files += [path for path in files if path not in self.files]
 
     def attempt(self, step: Callable[[], object], destination: str) -> None:

@@ -48,7 +48,7 @@ def task_runner(count: int) -> TaskRunner[Any]:
 
 
 def _dask_runner(address: str) -> TaskRunner[Any]:
-    """Return prefect-dask's runner of a cluster, else of one here, a process a core. Raises ClusterUnusable."""
+    """Return Dask's runner of a cluster, else of one here, a process a core. Raises ClusterUnusable, ImportError."""
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # before distributed is imported
     from prefect_dask.task_runners import DaskTaskRunner
 
@@ -62,7 +62,7 @@ def _dask_runner(address: str) -> TaskRunner[Any]:
 
 
 def _ray_runner(address: str) -> TaskRunner[Any]:
-    """Return prefect-ray's runner of a cluster, else of one here, a process a core. Raises ClusterUnusable."""
+    """Return Ray's runner of a cluster, `auto` or an address, else of one here. Raises ClusterUnusable, ImportError."""
     from prefect_ray.task_runners import RayTaskRunner
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
