@@ -62,7 +62,7 @@ def blocks_of(answered: Answered) -> tuple[Block, ...]:
 
 
 def _split_marks(text: str, answered: Answered) -> Iterator[Part]:
-    """Yield the text between marks, and the marks; sentences that nothing supports are parts of their own."""
+    """Yield marks that have a citation, and text between; sentences that nothing supports are parts of their own."""
     citations = {citation.n: citation for citation in answered.citations}
     sentences = sorted(filter(None, answered.unsupported), key=len, reverse=True)
     # with a group that matches, every second piece is an unsupported sentence
@@ -86,7 +86,7 @@ def unmarked_sentences(answered: Answered) -> tuple[str, ...]:
 
 
 def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -> str:
-    """Return answer and sources as Markdown, doubtful sentences marked. link: a citation's picture, or None."""
+    """Return answer and sources as Markdown, doubts marked, long quotes cut. link: a citation's picture, or None."""
 
     def write(parts: Sequence[Part]) -> str:
         """Return the parts of a line as Markdown, its marks linked and a warning behind each doubtful sentence."""

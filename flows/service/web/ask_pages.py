@@ -75,7 +75,7 @@ def _show_answers(visit: Visit, session: Session | None, answers: Sequence[Answe
 
 @lru_cache(maxsize=8)
 def list_examples(live: LiveIndex, generation: str) -> tuple[str, ...]:
-    """Return questions for sums of money, each for a line of statements or budgets in another document.
+    """Return up to MOST_EXAMPLES questions for sums of money, for lines of statements or budgets in as many documents.
 
     generation: digest of the index, which has other examples when it changes.
     """
@@ -93,7 +93,7 @@ def list_examples(live: LiveIndex, generation: str) -> tuple[str, ...]:
 
 
 def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, Sequence[Answered]]:
-    """Return collection, session and answers of a conversation. Raises UnknownSession, DatabaseUnavailable, Problem."""
+    """Return a conversation's visit, session and answers. Raises UnknownSession, DatabaseUnavailable, Problem."""
     sessions = visit.workplace.asking.sessions
     session = sessions.get(prefix)
     visit = _visit_of_session(visit, session)
@@ -213,7 +213,7 @@ async def answer_question(visit: Visit) -> Response:
 
 @pages.get("/conversations")
 def show_conversations(visit: Visit) -> Response:
-    """Show conversations about this server's collections, last used first; `words` in the query filters them."""
+    """Show the last MOST_SESSIONS conversations, less those of other servers; `words` in the query filters them."""
     names = {lasting_name(collection.live.folder): collection.name for collection in visit.workplace.collections}
     words = visit.query.get("words", "").strip()
     recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS, words=words)
@@ -259,7 +259,7 @@ def export_conversation(visit: Visit) -> Response:
 
 @pages.post("/label")
 def save_label(visit: Visit) -> Response:
-    """Keep a thumb or a correction as a labelled question."""
+    """Keep a thumb or a correction as a labelled question, in place of an earlier one of the turn. Raises Problem."""
     visit, session, answers = conversation_of(visit, visit.form.get("session", ""))
     answered, n = answer_of(answers, visit.form.get("turn", "")), int(visit.form.get("turn", ""))
     right = visit.form.get("verdict") == "right"
@@ -280,7 +280,7 @@ def save_label(visit: Visit) -> Response:
 
 
 def gold_of(answered: Answered) -> dict[str, Any]:
-    """Return what a right answer says, and its pages; nothing where the documents do not tell."""
+    """Return what a right answer says, and its pages in the first cited document; {} if it abstains or cites none."""
     if answered.abstained or not answered.citations:
         return {}
     document = answered.citations[0].document

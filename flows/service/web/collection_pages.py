@@ -156,7 +156,7 @@ def _find_file(name: str, files_by_name: Mapping[str, Path]) -> Path:
 
 @pages.get("/documents/remove", needs_folder=True)
 def confirm_removal(visit: Visit) -> Response:
-    """Show what would be removed, with the button that does it."""
+    """Show what would be removed, with the button that does it. Raises Problem."""
     name = visit.query.get("file", "")
     (files, archive), folder = _files_to_remove(visit, name), _indexing(visit).documents
     paths = [path.relative_to(folder).as_posix() for path in files]
@@ -194,7 +194,7 @@ def remove_document(visit: Visit) -> Response:
 
 @pages.post("/documents/again", needs_folder=True)
 def read_again(visit: Visit) -> Response:
-    """Index once more; a document that is named is read again."""
+    """Index once more; a document that is named is read again. Raises Problem."""
     name = visit.form.get("file", "")
     if name:
         _find_file(name, files_in(_indexing(visit)))
@@ -283,7 +283,7 @@ def _disk_full(folder: Path) -> Problem:
 
 
 def _place_files(parts: FormData, folder: Path, apart_from: Path) -> Upload:
-    """Copy the files to a hidden folder on the disk of the documents, check them, and move them into place."""
+    """Copy the files to a hidden folder on the disk of the documents, check them, and move what passes into place."""
     for old in folder.glob(f"{STAGING}*"):  # of a server that was killed
         if time.time() - old.stat().st_mtime > KEPT_S:
             shutil.rmtree(old, ignore_errors=True)

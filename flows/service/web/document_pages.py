@@ -40,7 +40,7 @@ pages = Pages()
 
 @pages.get("/documents")
 def show_documents(visit: Visit) -> Response:
-    """Show what became of each document."""
+    """Show what became of documents, the first MOST_DOCUMENTS that `words` and `only` in the query leave, by name."""
     words, only = visit.query.get("words", "").lower().split(), visit.query.get("only", "")
     entries, generation, unusable = list[CatalogueEntry](), "", ""
     try:
@@ -88,7 +88,7 @@ class Row(NamedTuple):
 
 
 def _list_rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
-    """List the documents of the index, those that were refused, and those that wait for a run."""
+    """List by name the documents of the index, those that were refused, and those that wait for a run."""
     statuses = doors.statuses_of(visit.live.folder)
     rows = [
         Row(
@@ -126,7 +126,7 @@ def _read_filters(visit: Visit) -> dict[str, str]:
 
 @pages.get("/numbers")
 def show_numbers(visit: Visit) -> Response:
-    """Show the numbers of tables that the filters leave."""
+    """Show a page of the numbers of tables that the filters leave. Raises Problem."""
     filters, start = _read_filters(visit), visit.number("first")
     rows = doors.numbers(visit.live, first=start, most=PAGE + 1, **filters)
 

@@ -31,7 +31,7 @@ MOST_HITS, MOST_NUMBERS, MOST_RUNS = 50, 1_000, 200
 
 
 def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]]:
-    """Return the passages that answer a question best, by falling score. Raises StorageError, ValueError."""
+    """Return the passages that answer best, by falling score, MOST_HITS at most. Raises StorageError, ValueError."""
     from tasks import resources
     from tasks.rag import STRATEGY
     from tasks.rag.planning.routing import open_router
@@ -63,7 +63,7 @@ def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]
 def numbers(
     live: LiveIndex, *, entity: str = "", line: str = "", period: str = "", first: int = 0, most: int = MOST_NUMBERS
 ) -> list[dict[str, Any]]:
-    """Return numbers of the tables in reading order, in whole units. Raises StorageError, ValueError."""
+    """Return up to MOST_NUMBERS table numbers, in reading order and whole units. Raises StorageError, ValueError."""
     from storage.numbers import read_filters, select_numbers
 
     filters = read_filters(entity, line, period)
@@ -105,7 +105,7 @@ def results(evaluations: Evaluations, *, task: str | None = None, model: str | N
 
 
 def statuses_of(folder: Path) -> Mapping[str, DocumentStatus]:
-    """Return the status of each document in the last build, by digest, or by name where nothing of it was kept."""
+    """Return the status of each document in the last build, by digest, or name if nothing was kept; {} if no build."""
     from tasks.rag.indexing.index_report import STATUS_FILE
 
     try:

@@ -71,7 +71,7 @@ def show_run(visit: Visit) -> Response:
 
 
 def _task_values(run: str, result: TaskResult) -> dict[str, Any]:
-    """Return the values of the template of one task of a run."""
+    """Return the values of the template of one task of a run; of its groups, the MOST_GROUPS with the lowest scores."""
     overall = [estimate for estimate in result.estimates if not estimate.part]
     groups = [
         estimate

@@ -128,7 +128,7 @@ def routes(workplace: Workplace) -> APIRouter:
 
 
 def _read_question(body: ChatRequest) -> Question:
-    """Return the last message as the question, after the pairs of question and answer before it."""
+    """Return the last message as the question, after pairs of question and answer. Raises _Refused if no user's."""
     spoken = [message for message in body.messages if message.role in ("user", "assistant") and message.text.strip()]
     if not spoken or spoken[-1].role != "user":
         raise _Refused(400, "the last message must be the user's, with text; it is the question")
@@ -186,7 +186,7 @@ def _chat_completion(model: str, answered: Answered, link: Link) -> dict[str, An
 
 
 async def _stream(model: str, answering: asyncio.Future[Answered | Refusal], link: Link) -> AsyncGenerator[str]:
-    """Yield the answer line by line, once it is whole; comments meanwhile, so that no proxy gives up."""
+    """Yield the answer by lines once it is whole, or an error; comments meanwhile, so that no proxy gives up."""
     frame = _frame("chat.completion.chunk", model)
 
     def chunk(delta: dict[str, Any], ends: str | None = None) -> str:

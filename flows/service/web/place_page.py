@@ -66,7 +66,7 @@ def in_collection_of(visit: Visit, document: str) -> Visit:
 
 
 def place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
-    """Return what the template of a cited place needs; None where the index has the document no longer."""
+    """Return what the template of a cited place needs; None where the index lacks the document, or cannot be used."""
     try:
         return _place_values(visit, citation.digest, citation.page, citation.bbox, citation.quote)
     except (Problem, StorageError):
@@ -133,7 +133,7 @@ def _load_document(ref_json: str) -> Document:
 
 
 def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox, ...]:
-    """Return boxes around the blocks or rows that hold the quote or are parts of it; `within` where there are none.
+    """Return the box of the block or row that holds the quote, else up to MOST_BOXES of parts of it, else `within`.
 
     blocks: those of the page. within: box of the passage, in points.
     """
@@ -197,7 +197,7 @@ def _lines(block: Block) -> Iterator[tuple[str, ...]]:
 
 
 def picture_address(keys: Keys, document: str, page: int, boxes: tuple[BBox, ...] = ()) -> str:
-    """Return the link to the picture of a page, signed for whoever has it. document: digest."""
+    """Return the signed link to the picture of a page with up to MOST_BOXES frames. document: digest."""
     edges = ";".join(",".join(f"{edge:.2f}" for edge in box) for box in boxes[:MOST_BOXES])
     key = keys.permission(f"{document}/{page}/{edges}")
     return f"{PICTURE.format(document=document, page=page)}?{urlencode({'boxes': edges, 'key': key})}"
@@ -232,7 +232,7 @@ def show_picture(keys: Keys, document: str, page: int, boxes: str, key: str) -> 
 
 @lru_cache(maxsize=PICTURES_KEPT)
 def draw(document: str, page: int, boxes: str = "") -> bytes:
-    """Return the PNG of a page. Raises NoPicture, DocumentUnreadable, StorageError."""
+    """Return the PNG of a page with `x0,y0,x1,y1;…` framed. Raises NoPicture, DocumentUnreadable, StorageError."""
     from tasks.resources import artifacts
 
     if not DIGEST.fullmatch(document):

@@ -394,7 +394,7 @@ def in_korean(words: str) -> str:
 
 
 def language_of(accepted: str, cookie: str | None) -> Language:
-    """Return the language of a page: the chosen one, else the first of Accept-Language that there is."""
+    """Return the language of a page: the chosen one, else the first of Accept-Language that there is, else English."""
     for tag in (cookie or "", *(part.partition(";")[0].strip().lower() for part in accepted.split(","))):
         if tag[:2] in ("en", "ko"):
             return "ko" if tag[:2] == "ko" else "en"
