@@ -100,7 +100,7 @@ class _Abandoned(Exception):
 
 
 async def body_of(request: Request) -> bytes:
-    """Read the body of a request. Raises HTTPException 413 when it is too large."""
+    """Read the body of a request. Raises HTTPException 413 when it is larger than MOST_BODY_BYTES."""
     body, size = bytearray(), 0
     async for part in request.stream():
         size += len(part)
@@ -140,7 +140,7 @@ class Asking:
     async def items(self, request: Request | None, question: Question, live: LiveIndex) -> AsyncGenerator[Item]:
         """Wait for the turn of a question, and return items of its answer; to stop reading abandons it. Raises Busy.
 
-        request: that of the client; the work ends when it is gone. None: a client that is never gone.
+        request: that of the client; when it is gone, the items end without a last one. None: it is never gone.
         """
 
         async def is_gone() -> bool:
@@ -196,7 +196,7 @@ class Asking:
     def _answer(
         self, question: Question, live: LiveIndex, tell: Callable[[Item], None]
     ) -> tuple[Answered, Session | None]:
-        """Return the answer; the session to keep it, or None. Raises OtherIndex, UnknownSession, UnknownDocument."""
+        """Return answer and its session, if kept. Raises OtherIndex, UnknownSession, UnknownDocument, ValueError."""
         with live.borrow() as current:
             documents = (
                 find_named_documents(question.documents, current.index.catalogue) if question.documents else None
@@ -218,7 +218,7 @@ class Asking:
             return answering.ask(question.question, history=history, documents=documents, on_event=tell), session
 
     async def _items(self, is_gone: Callable[[], Awaitable[bool]], work: _Work | None) -> AsyncGenerator[Item]:
-        """Yield the items of the work until it ends or the client is gone."""
+        """Yield the items of the work until it ends, the client is gone, or the server stops, which STOPPING tells."""
         if work is None:
             if self._stopping():
                 yield STOPPING
@@ -247,7 +247,7 @@ class _Work(NamedTuple):
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Return the status and the sentence with which a server responds to an error."""
+    """Return status and sentence with which a server responds to an error; one not foreseen is logged, and a 500."""
     match error:
         case StarletteHTTPException():
             return Refusal(error.status_code, error.detail)

@@ -58,7 +58,7 @@ class Api(NamedTuple):
         return self.send("POST", path, body)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, tries: int = BUSY_TRIES) -> Any:
-        """Send a request, and return the JSON of the answer. Raises ApiFailed, ApiAway."""
+        """Send a request, `tries` times if busy; return the answer's JSON, None if empty. Raises ApiFailed, ApiAway."""
         import httpx  # takes .07 s, which a command without a server is spared
 
         is_local = httpx.URL(self.url).host in LOOPBACK  # no proxy stands before this machine
@@ -145,7 +145,7 @@ class NotConnected(RuntimeError):
 
 
 def service_of(home: Path) -> Service | None:
-    """Return what `trivet up` has started in this home; None where nothing should run."""
+    """Return what `trivet up` has started in this home; None where nothing should run, or another version began it."""
     try:
         return Service.model_validate_json((home / SERVICE_FILE).read_bytes())
     except (FileNotFoundError, ValidationError):  # the latter: of another version, which starts anew
@@ -200,7 +200,7 @@ def connect(home: Path) -> None:
 
 
 def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
-    """Reschedule runs that lost their process, or complete their cancellation; return their IDs. Raises ApiFailed."""
+    """Reschedule runs that lost their process, or end their cancellation; return those accepted. Raises ApiFailed."""
     handed: list[str] = []
     for run in sorted(runs):
         state = (api.get(f"/flow_runs/{run}")["state"] or {}).get("type")

@@ -60,7 +60,10 @@ def find_deployments_folder() -> Path:
 
 
 def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True) -> Deployed:
-    """Deploy `folder` to the server, which PREFECT_API_URL names too. Raises DeployFailed, ApiFailed."""
+    """Deploy `folder`, else that of `find_deployments_folder`, to the server, which PREFECT_API_URL names too.
+
+    even_unchanged: also where it is what was deployed last. Raises DeployFailed, ApiFailed.
+    """
     folder = folder or find_deployments_folder()
     files = [folder / "limits.yaml", folder / "automations.yaml", *sorted((folder / "pools").glob("*.json"))]
     limits, automations, *pools = map(_read, files)
@@ -108,13 +111,10 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
 
 
 def zone_of_schedules(api: Api) -> str:
-    """Return the time zone of the schedules: TRIVET_TIMEZONE, else the one that they have, else UTC. Raises ApiFailed.
-
-    Prefect puts nothing in the place of an unset variable of prefect.yaml, and an empty zone is none.
-    """
+    """Return the time zone of the schedules: TRIVET_TIMEZONE, else theirs, else UTC. Raises ApiFailed."""
     schedules = [schedule for deployment in _find_deployments(api) for schedule in deployment["schedules"]]
     zones = (schedule["schedule"].get("timezone") for schedule in schedules)
-    return os.environ.get(TIMEZONE) or next(filter(None, zones), "UTC")
+    return os.environ.get(TIMEZONE) or next(filter(None, zones), "UTC")  # an unset variable would give an empty zone
 
 
 def _read(file: Path) -> Any:

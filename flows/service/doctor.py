@@ -216,7 +216,7 @@ def _check_storage(settings: Settings) -> Iterator[Check]:
 
 
 def _check_server(name: str, url: str, remedy: str) -> list[Check]:
-    """Check whether the server answers, and which extensions it can load."""
+    """Check whether the server answers, and, if so, in a second check which extensions it can load."""
     import psycopg
 
     try:

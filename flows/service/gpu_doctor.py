@@ -49,7 +49,7 @@ def examine_gpu(model: Path | None = None) -> Report:
 
 
 def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
-    """Yield the checks, in the order of REMEDIES; nothing more where torch sees no GPU."""
+    """Yield the checks in the order of REMEDIES; only that of torch where it sees no GPU. Raises what a trial does."""
     import faiss
     import torch
     from transformers import AutoModelForCausalLM, Qwen2Config

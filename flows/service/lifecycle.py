@@ -166,7 +166,7 @@ def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say:
 def _finish_start(
     place: Place, service: Service, settings: ServiceSettings, auth: str | None, *, since: datetime | None
 ) -> Up:
-    """Wait for the server, deploy, wait for the workers. Raises DidNotStart.
+    """Wait for the server, deploy, wait for the workers; the Up is `unchanged`. Raises DidNotStart, ApiFailed.
 
     since: when the programs were started; None: earlier, so that a part which has died may be starting again.
     """
@@ -317,7 +317,7 @@ def status(place: Place, *, store: Path | None) -> Status:
 def _examine(
     place: Place, service: Service, parts: Sequence[Part] | None, answers: Mapping[str, bool]
 ) -> tuple[list[Pool], list[str]]:
-    """Return the state of the pools, and a sentence for each problem. answers: name of each part that answers → how."""
+    """Return the pools (none unless the server answers) and the problems. answers: part that answers → is it well."""
     if parts is None:
         return [], ["it was started, and does not run; run `trivet up` again"]
     problems: list[str] = []

@@ -92,7 +92,7 @@ class LiveIndex:
                 self._close_unused(last)
 
     def _refresh(self) -> _Opened:
-        """Return the current index version, reopened if CURRENT names another one."""
+        """Return the version that CURRENT names, or the last one if that cannot be opened. Raises StorageError."""
         before = self._current
         try:
             if before and pointer_of(self.folder).generation == before.opened.index.generation:
@@ -150,7 +150,7 @@ class Indexing:
         Thread(target=self._watch, daemon=True, name="watching").start()
 
     def start(self, again: Collection[str] = ()) -> None:
-        """Have a run begin; one that is under way is followed by another. again: names of documents to read again."""
+        """Have a run begin, after one that is under way; none once closed. again: names of documents to read again."""
         with self._lock:
             self._wanted = (self._wanted or set()) | set(again)
             if not self._running and not self._stop.is_set():
@@ -234,7 +234,7 @@ class Indexing:
         return sentence.strip() or f"the run ended with exit code {child.returncode} and said nothing"
 
     def files(self) -> Iterator[Path]:
-        """Yield the files below the folder of documents, hidden ones and those of the index left out."""
+        """Yield the files below the folder of documents, in no order, hidden ones and those of the index left out."""
         own = self.index.resolve()
         for place, folders, names in os.walk(self.documents):
             folder = Path(place)

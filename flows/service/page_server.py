@@ -157,7 +157,7 @@ def open_collection(
 
 
 def listen_for_pages(place: Place) -> socket.socket:
-    """Listen at the port that the pages had before, or their default one; where that is taken, at any free port."""
+    """Listen at the port that the pages had before, or their default one, else at any free port; note its number."""
     usual = int(place.pages_port.read_text()) if place.pages_port.exists() else DEFAULT_PORT
     try:
         listening = listen(LOOPBACK, usual)

@@ -145,7 +145,7 @@ class ServiceSettings(Record, extra="ignore"):
 def settle_settings(
     options: UpOptions, before: ServiceSettings | None, environment: Mapping[str, str], *, secret: str
 ) -> ServiceSettings:
-    """Return the settings of the service; a port and pools that are not given stay as they were. Raises Refused.
+    """Return the settings of the service; port, pools and collections not given stay as they were. Raises Refused.
 
     secret: key of the hashes by which environment variables are compared.
     """
@@ -183,7 +183,7 @@ def pools_in(option: str) -> tuple[str, ...]:
 
 
 def differences(before: ServiceSettings, now: ServiceSettings) -> list[str]:
-    """Return the names of the changed settings and variables that need a restart of the programs."""
+    """Return the changed settings and variables that need a restart; no variables where the auth string changed."""
     old, new = (each.model_dump(exclude={"folder", "variables"}) for each in (before, now))
     changed = [name for name in new if old[name] != new[name]]
     if "auth" in changed:  # the key of the variables' hashes

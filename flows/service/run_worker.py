@@ -141,7 +141,7 @@ def _say(text: str) -> None:
 
 
 async def keep_healing(api: Api, *, pool: str, retries: int, look: asyncio.Event) -> None:
-    """Look after the runs of a pool for as long as the worker runs. look: set when a process of a run has ended."""
+    """Schedule retries as long as the worker runs, none if `retries` is 0. look: set when a process of a run ended."""
     while retries:
         try:
             healed = await asyncio.to_thread(schedule_retries, api, pool=pool, retries=retries, now=datetime.now(UTC))
@@ -155,7 +155,7 @@ async def keep_healing(api: Api, *, pool: str, retries: int, look: asyncio.Event
 
 
 def schedule_retries(api: Api, *, pool: str, retries: int, now: datetime) -> list[str]:
-    """Schedule the retries of the runs of this pool that have crashed; return their IDs. Raises ApiFailed."""
+    """Schedule retries of runs of this pool whose crash is RECENT, `retries` at most; return IDs. Raises ApiFailed."""
     crashed = {
         "flow_runs": {
             "state": {"type": {"any_": ["CRASHED"]}},

@@ -291,7 +291,7 @@ def end(processes: Iterable[ServiceProcess], *, grace_s: float) -> None:
 
 
 def kill(processes: Iterable[psutil.Process]) -> None:
-    """Kill processes, and wait until they are gone."""
+    """Kill processes, and wait until they are gone, at most KILLED_S."""
     killed = list(processes)
     for process in killed:
         with contextlib.suppress(psutil.Error):
