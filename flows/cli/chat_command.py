@@ -110,7 +110,7 @@ class Conversation:
     """The stored session that keeps the turns; None before the first answer."""
 
     def resume(self, prefix: str | None) -> None:
-        """Resume the session of an ID's beginning, or this index's last. Raises StorageError; ValueError for none."""
+        """Resume the session of an ID's beginning, or this index's last. Raises StorageError, ValueError."""
         from tasks.rag.planning.plan import parse_answers
         from tasks.resources import sessions
 
@@ -153,7 +153,7 @@ class Conversation:
         return True
 
     def _keep(self, answered: Answered) -> None:
-        """Add a turn to the conversation, and store it."""
+        """Add a turn to the conversation, and store it; once that has failed, no more is stored."""
         from tasks.resources import sessions
 
         self.answers.append(answered)
@@ -197,7 +197,7 @@ class Conversation:
 
 
 def _converse_on_pipe(talk: Conversation) -> int:
-    """Answer line after line until there is none; return the exit code."""
+    """Answer line after line until there is none; return the exit code: not 0 where a question got no answer."""
     answered = True
     sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue] for bytes that are no UTF-8
     try:

@@ -136,7 +136,7 @@ def handle_signal(number: int, handler: Callable[[int, FrameType | None], object
 
 @contextmanager
 def progress_bars(quiet: bool) -> Generator[None]:
-    """Show a bar per stage on stderr, if that is a terminal."""
+    """Show a bar per stage on stderr, if that is a terminal, unless `quiet`."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield

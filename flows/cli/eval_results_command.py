@@ -87,7 +87,7 @@ def results(
 
 
 def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
-    """Read the scores of the results files below `path`; note unreadable ones. Raises ResultsUnusable if all are."""
+    """Read the scores below `path`, the latest or all; note unreadable files. Raises ResultsUnusable for none."""
     from tasks.evaluation.results.ranking import read_scores, select_latest
     from tasks.evaluation.results.results_file import read_results
 
@@ -132,7 +132,7 @@ def show_boards(boards: Sequence[Board]) -> None:
 
 
 def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
-    """Return the table of a board; `left_out` gets the columns for which the terminal is too narrow."""
+    """Return the first MOST_ROWS rows as a table; `left_out` gets the columns for which the terminal is too narrow."""
     from tasks.evaluation.results.ranking import RANKED, format_day, format_value
 
     further = [column for column in RANKED if any(row.columns[column.name] for row in board.rows)]
@@ -303,7 +303,7 @@ def list_benchmarks(
 
 
 def _check(name: str, data: Data, as_json: bool) -> None:
-    """Check a benchmark on all its items: IDs, prompts, and that the grader accepts every gold answer."""
+    """Check a benchmark on all its items: IDs, prompts, golds that the grader accepts. Exits unless all is well."""
     from tasks.evaluation.benchmarks.base import Judge, Tools, is_whole
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
     from tasks.evaluation.running.known_defects import find_defect

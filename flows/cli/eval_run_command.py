@@ -135,7 +135,7 @@ def estimate_calls(config: EvaluateConfig) -> RunEstimate:
 
 
 def log_details(output_path: Path) -> Path:
-    """Have everything that our packages log written to a file beside the results alone, and return its path."""
+    """Write what our packages log to a new file beside the results alone; return its path. Exits if it cannot."""
     import logging
 
     from prefect.logging.configuration import setup_logging

@@ -114,7 +114,7 @@ def score(
 
 
 def _score_responses(request: EvaluationRequest, *, out: Path | None, as_json: bool) -> None:
-    """Score a file of recorded responses, print the report, and write it to `out` if given."""
+    """Score recorded responses, print the report, write it to `out` if given. Raises what `EvaluationRun.end` does."""
     from flows.running.run_state import EvaluationRun
     from tasks.evaluation.evaluation_records import Sample
     from tasks.evaluation.record_lines import read_shards

@@ -185,7 +185,7 @@ def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
 
 
 def _show_task(result: TaskResult, *, every: bool) -> None:
-    """Print the scores of a task, then its data, settings, calls and judge. every: print the scores of all groups."""
+    """Print the scores of a task, then its data, settings, calls and judge. every: all groups, not GROUPS_SHOWN."""
     data, counts = result.data, result.counts
     console.print_line(f"[bold]{escape(result.name)}[/bold]  {result.family}, version {escape(result.version)}")
     overall = [estimate for estimate in result.estimates if not estimate.part]

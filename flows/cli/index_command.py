@@ -126,7 +126,7 @@ def build_from_stdin() -> None:
 
 
 def plan_figures(config: IndexConfig) -> FigurePlan:
-    """Count the figures of a folder and the model calls for them; calls no model, writes no index."""
+    """Count the figures of a folder and the model calls for them; calls no model, writes no index. Exits as a build."""
     from tasks.rag.indexing.picturing import plan_folder
     from tasks.resources import artifacts, responses, vision
 

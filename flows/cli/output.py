@@ -114,7 +114,7 @@ def find_full_disk(error: Exception) -> str | None:
 
 @contextmanager
 def plain_errors(*also_refused: type[Exception], option: str = "") -> Generator[None]:
-    """Turn expected errors into one sentence on stderr and an exit code; with --debug they propagate.
+    """Turn expected errors into one sentence on stderr and an exit code; others propagate, with --debug all.
 
     also_refused: further classes that exit with 2. option: the option with its value that the sentence is about.
     """

@@ -266,7 +266,7 @@ def search(
 
 
 def _note_route(opened: Index, filters: Filters) -> list[str]:
-    """Return a note on the documents that the question names, with the words that name them; empty if none."""
+    """Return a note on the first documents that the question names, with the words that name them; empty if none."""
     if filters.mode == "all":
         return []
     names = [entry.name for entry in opened.catalogue if entry.document in filters.documents]
@@ -330,7 +330,7 @@ def _show_status(status: IndexStatus, *, every: bool) -> None:
 
 
 def _troubled_pages(item: DocumentStatus) -> Iterator[str]:
-    """Yield a line for each kind of problem, with the numbers of its pages: those of a scan share one."""
+    """Yield a line for each kind of problem, with the first PAGES_SHOWN of its pages: those of a scan share one."""
     pages: dict[str, list[int | None]] = {}
     for page in item.troubled_pages:
         pages.setdefault(f"{page.status}, {page.reason}", []).append(page.page)

@@ -146,7 +146,7 @@ def _trace_answer(record: object) -> OriginTree:
 
 
 def _trace_stored(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]:
-    """Yield the origins of a run, or of a turn of a conversation, that the database has under this name or ID."""
+    """Yield the origins of a stored run, or of a turn (else the last) of a conversation; exits where there is none."""
     from tasks.resources import evaluations, sessions
 
     try:
