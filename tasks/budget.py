@@ -74,7 +74,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def take(self, expected: Tokens) -> None:
-        """Reserve a request. Raises BudgetSpent, and then reserves nothing."""
+        """Reserve a request of so many tokens. Raises BudgetSpent, and then reserves nothing."""
         cost = self._prices.cost(expected)
         with self._lock:
             if self._max_calls is not None and self.calls >= self._max_calls:

@@ -156,7 +156,7 @@ def refuses_all_alike(error: ModelError) -> bool:
 def _ask_concurrently(
     sender: _Sender, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]], *, ahead: int
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
-    """Yield answers as they come; `ahead` requests may be unanswered when the next group is looked up."""
+    """Yield answers as they come, then raise what failed; `ahead` may be unanswered when more are looked up."""
     for stored, new in lookup.look_up(requests):
         sender.begin(new, is_answering=bool(stored))
         yield from stored
@@ -214,7 +214,7 @@ class _Sender:
             self._threads.submit(self._work, question)
 
     def wait(self) -> list[_Outcome]:
-        """Wait for answers and return them; empty when no more will come, since something failed."""
+        """Wait for answers and return those that have come; empty when none is under way any more."""
         while self._unread:
             group = [self._outcomes.get()]
             with suppress(Empty):
@@ -362,7 +362,7 @@ class _Engine:
     def ask(self, questions: list[_Question]) -> Iterator[list[_Outcome]]:
         """Yield the outcomes of all questions, in groups, each once it is stored.
 
-        An error that concerns all requests is raised once the rest is given.
+        An error that concerns all requests is raised once the rest is given; RuntimeError where answers are missing.
         """
         if questions:
             refuse_when_stopped()

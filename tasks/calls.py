@@ -194,7 +194,7 @@ def confirming(confirm: Callable[[], object]) -> Generator[None]:
 
 
 def refuse_when_stopped() -> None:
-    """Raise ModelUnavailable once `stop_asking` was called."""
+    """Call what `confirming` was given, and raise ModelUnavailable once `stop_asking` was called."""
     for confirm in () if has_stopped() else tuple(_confirmations):
         confirm()
     if has_stopped():
@@ -247,7 +247,7 @@ def digest(value: dict[str, Any]) -> str:
 
 
 def canonical_form(request: ChatRequest) -> dict[str, Any]:
-    """Return the request as plain JSON without most unset fields; an image stands there by the SHA-256 of its bytes."""
+    """Return the request as plain JSON, of unset fields ALWAYS_IN_KEY alone; an image is the SHA-256 of its bytes."""
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value
         for name, default in _DEFAULTS.items()
@@ -273,7 +273,7 @@ def _sha256(image: Image) -> str:
 
 
 def wait_for_twin() -> None:
-    """Pause while another process does the same work: its answers will be in the response store, and cost once."""
+    """Pause while another process does the same work, whose answers will be stored. Raises ModelUnavailable."""
     refuse_when_stopped()
     time.sleep(TWIN_WAIT_S)
 
@@ -341,7 +341,7 @@ class Limits:
         raise AssertionError  # count has no end
 
     def _try(self, call: Callable[[], Result], expected: Tokens, ended: threading.Event | None) -> Result:
-        """Return what `call` returns, once the rates and `concurrency` allow it. Raises ModelError, as `call` does."""
+        """Return what `call` returns, once rates and concurrency allow it. Raises AskingEnded, ModelError."""
         with self._guard:
             closed_s = self._closed_until - self.clock()
         tokens = expected.prompt + expected.answer

@@ -13,12 +13,12 @@ _anything = TypeAdapter(dict[str, Any])
 
 
 def content_key(name: str, version: int, inputs: dict[str, Any], *more: str | None) -> str:
-    """Return the SHA-256 (hex) of a piece of work: its name, version and the JSON of its inputs, keys sorted."""
+    """Return the SHA-256 (hex) of a piece of work: name, version, the JSON of its inputs by sorted keys, and `more`."""
     plain = _anything.dump_python(inputs, mode="json")
     text = json.dumps([name, version, plain, *more], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()  # names of files may hold lone surrogates
 
 
 def slug(name: str) -> str:
-    """Return `name` in the form that Prefect's artifact keys allow: small letters, digits and dashes."""
+    """Return `name` as Prefect's artifact keys allow: small letters, digits, dashes; a short digest if none is left."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or hashlib.sha256(name.encode()).hexdigest()[:8]

@@ -53,7 +53,7 @@ def digests_in(value: Any, name: str = "") -> Iterator[NamedDigest]:
 
 
 def items_of(value: Any) -> Iterator[Any]:
-    """Yield the items of an input or result: elements of sequences, nested ones too, and of a record of one field."""
+    """Yield the items of an input or result: elements of nested sequences and of a record of one field; else itself."""
     if isinstance(value, list | tuple):
         for element in cast(Sequence[Any], value):
             yield from items_of(element)
@@ -64,12 +64,12 @@ def items_of(value: Any) -> Iterator[Any]:
 
 
 def edges_of(inputs: Mapping[str, Any], result: Any, *, reads_world: bool = False) -> list[Edge]:
-    """Return the digests that a step used, and those of its result that were not among its inputs.
+    """Return the digests that a step used, and those of its result that no input had; none at all without the latter.
 
     reads_world: the step only looked at the world; what it names without keeping it was made by others.
 
     An item of the result was made of the items of the inputs that begin with the same digest, a document say, and of
-    inputs that are no sequence; where none begins so, of all inputs.
+    inputs that are no sequence; where none begins so, of all inputs. A result that is the ID of a run counts as made.
     """
     by_first: dict[str, list[NamedDigest]] = {}
     common: list[NamedDigest] = []
@@ -123,7 +123,7 @@ def parameters_of(inputs: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def _without_digests(value: Any) -> Any:
-    """Return a JSON value without digests, references and lists that hold any; NOTHING if none of it is left."""
+    """Return a JSON value without digests, Refs and lists of any, long texts shortened; NOTHING if none is left."""
     if isinstance(value, str):
         if len(value) > MOST_CHARS:
             digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()

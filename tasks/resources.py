@@ -253,7 +253,7 @@ def vision(name: str, *, revision: str = "") -> Chat:
 
 @open_once
 def language(name: str, *, local: bool, revision: str = "") -> Chat:
-    """Return the language model called `name`, opened once for all threads; `local`: at the endpoint of local models.
+    """Return the language model `name`, opened once for all threads; `local`: at the endpoint of local models, if any.
 
     revision: as of `vision`. Raises models.model_errors.ModelUnavailable.
     """
@@ -279,7 +279,7 @@ def call_limits(name: str, *, patient: bool = True) -> Limits:
 
 
 def budget(run: str, spending: Spending) -> Budget:
-    """Return the budget of a run, shared by all its steps in this process."""
+    """Return the budget of a run, shared by all its steps in this process; the first `spending` given for it stays."""
     from tasks.budget import Budget
 
     new = Budget(max_calls=spending.max_calls, max_cost=spending.max_cost, prices=spending.prices)

@@ -330,7 +330,7 @@ def quoted(value: V) -> V:
 
 
 def gather(futures: Iterable[PrefectFuture[R]]) -> Gathered[R]:
-    """Wait for mapped steps and return their results; a failure other than Incomplete is raised once all have ended."""
+    """Wait for all steps, and return their results in order, those of Incomplete too; raise the first other failure."""
     results: list[R] = []
     unfinished: dict[str, str] = {}
     failures: list[BaseException] = []
