@@ -113,7 +113,7 @@ def _read_dataset(config: LeverConfig, files: Layout) -> DatasetRead:
 def _read_embeddings(
     config: LeverConfig, dataset: Ref, files: Layout, lever_run: LeverRun, *, encoder: EncoderSpec
 ) -> Embedded:
-    """Return the embeddings, read from given files, or made and written to files of ours. Raises ModelUnavailable."""
+    """Return the embeddings, read from given files, or made and written to the cache. Raises ModelUnavailable."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
         return steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)

@@ -135,7 +135,7 @@ def estimate_calls(config: EvaluateConfig) -> RunEstimate:
 
 
 def log_details(output_path: Path) -> Path:
-    """Write what our packages log to a new file beside the results alone; return its path. Exits if it cannot."""
+    """Write what our packages log to a new file beside the results alone; return its path. Exits where that fails."""
     import logging
 
     from prefect.logging.configuration import setup_logging

@@ -136,7 +136,7 @@ def require_here(local: Local, *, pictures: bool = False) -> None:
 
 
 def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
-    """Exit if an evaluation's model surely cannot be asked; loads nothing, and passes over classes. flag: no dashes."""
+    """Exit if an evaluation's model (classes apart) surely cannot be asked; loads nothing. flag: option, no dashes."""
     import importlib.util
 
     from models.backends import Local, kinds, require_weights

@@ -189,7 +189,7 @@ def _without_path(address: str) -> str:
 
 
 def _resolve_entry(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace `--model NAME` by the user's entry, if there is one; typed flags precede. Raises OptionUnusable."""
+    """Replace `--model NAME` by the user's entry, if there is one; typed flags win over it. Raises OptionUnusable."""
     name, model_args = flags["model"], flags["model_args"]
     if not isinstance(name, str):
         return dict(flags)  # the validation of the model refuses it

@@ -69,7 +69,7 @@ def _count_queries(config: LeverConfig, stored: Ref | None) -> tuple[int, int, i
 
 
 def _count_training(config: LeverConfig, queries: int, validation: int, _: int, answers: int) -> dict[str, int]:
-    """Return the calls by training stage that no file replaces; each validates before the first epoch and after all."""
+    """Return the calls by stage that no file replaces; a checkpoint is validated before its first epoch, after each."""
     start, pool, grpo = config.start, config.pools().size, config.grpo
     calls: dict[str, int] = {}
     if not start.sft_checkpoint:

@@ -166,7 +166,7 @@ def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say:
 def _finish_start(
     place: Place, service: Service, settings: ServiceSettings, auth: str | None, *, since: datetime | None
 ) -> Up:
-    """Wait for the server, deploy, wait for the workers; the Up is `unchanged`. Raises DidNotStart, ApiFailed.
+    """Wait for the server, deploy, wait for the workers; its state is `unchanged`. Raises DidNotStart, ApiFailed.
 
     since: when the programs were started; None: earlier, so that a part which has died may be starting again.
     """
