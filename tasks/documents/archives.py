@@ -46,7 +46,7 @@ class ZipCaps(Record):
 
 
 class Package:
-    """A document that is a zip of parts, such as DOCX. Opening and reading raise RefusedDocument or CorruptDocument."""
+    """A document that is a zip of parts (DOCX). Opening and reading raise DocumentError; check_sizes: on opening."""
 
     def __init__(self, source: Path | IO[bytes], *, caps: ZipCaps | None = None, check_sizes: bool = True) -> None:
         self._caps = caps or ZipCaps()
@@ -66,7 +66,7 @@ class Package:
         self._zip.close()
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of the part `name`. Raises CorruptDocument if it is missing or damaged."""
+        """Return the bytes of the part `name`. Raises DocumentError if it is missing, damaged or encrypted."""
         return read_member(self._zip, self._find(name))
 
     def pieces(self, name: str) -> Iterator[bytes]:
@@ -118,7 +118,7 @@ def explain_refusal(info: ZipInfo, *, caps: ZipCaps) -> str | None:
 
 
 def explain_misplaced_name(info: ZipInfo) -> str | None:
-    """Return why the name of a member is refused; None if it stays within the archive."""
+    """Return why a member is refused for its name or as a link; None if it stays within the archive."""
     name = info.orig_filename.replace("\\", "/")  # zipfile itself cuts names at NUL
     member = f"The zip member `{escape_unprintable(name)}`"
     if name.startswith("/") or name[1:2] == ":" or ".." in name.split("/") or "\0" in name:

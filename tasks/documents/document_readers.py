@@ -165,9 +165,9 @@ class BlockList:
         at: str | None = None,
         marker: str | None = None,
     ) -> None:
-        """Append a block unless it has no text (a figure needs none). The text of a table comes from its cells.
+        """Append a block unless it has no text (a figure needs none); a paragraph behind a raised mark is a note.
 
-        at: the cells of a spreadsheet, see `Place.cells`.
+        The text of a table comes from its cells. at: the cells of a spreadsheet, see `Place.cells`.
         """
         room, kept = MOST_COVERED, list[Cell]()
         for cell in cells:
@@ -223,7 +223,7 @@ class BlockList:
         )
 
     def keep_hidden(self, pages: Sequence[Page]) -> list[Page]:
-        """Return the pages with the hidden texts of each."""
+        """Return the pages with the hidden texts of each; the first has those of no known page."""
         numbers, by_page = {page.number for page in pages}, defaultdict[int | None, list[HiddenText]](list)
         for number, hidden in self._hidden:
             by_page[number if number in numbers else pages[0].number].append(hidden)
@@ -257,7 +257,7 @@ def make_storable(text: str) -> str:
 
 
 def format_table(cells: Sequence[Cell], *, between: str = " | ", fills: bool = False) -> str:
-    """Return the rows of a table as lines, with `between` between cells; a merged cell is written once.
+    """Return the rows of a table, but empty ones, as lines, `between` between cells; a merged cell is written once.
 
     fills: places without a cell stay, empty, so that columns line up.
     """

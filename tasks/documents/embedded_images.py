@@ -47,7 +47,7 @@ class Undecodable(Exception):
 
 
 def make_candidates(images: Iterable[EmbeddedImage]) -> Iterator[ImageCandidate]:
-    """Yield numbered candidates of a document without pages."""
+    """Yield a numbered candidate without a page for each image, in order; one that is not decoded has a problem."""
     for n, image in enumerate(images, start=1):
         candidate = ImageCandidate(page=None, bbox=None, n=n, source="raster", problem=image.problem)
         if image.problem is None:
@@ -59,7 +59,7 @@ def make_candidates(images: Iterable[EmbeddedImage]) -> Iterator[ImageCandidate]
 
 
 def read_embedded(read: Callable[[], bytes]) -> EmbeddedImage:
-    """Return the bytes that `read` gives, or the reason where the part is damaged or refused."""
+    """Return the bytes that `read` gives, or why the part is damaged or refused. Raises NeedsPassword."""
     try:
         return EmbeddedImage(read())
     except NeedsPassword:

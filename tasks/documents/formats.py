@@ -111,7 +111,7 @@ def find_format_by_suffix(suffix: str) -> DocumentFormat | None:
 
 
 def _refuse_clash(point: EntryPoint, added: DocumentFormat, earlier: DocumentFormat) -> None:
-    """Raise ReaderUnusable if both formats claim the same files."""
+    """Raise ReaderUnusable if both formats claim the same files, or the added one claims every zip or OLE file."""
     owner = earlier.distribution or "Trivet itself"
     if added.name == earlier.name:
         raise _unusable(point, f"{owner} already reads a format named {added.name!r}")
@@ -157,7 +157,7 @@ def sniff(path: Path, *, suffix: str | None = None) -> DetectedFormat:
 
 
 def find_outside_reader(path: Path, *, suffix: str) -> str | None:
-    """Return the package (with version) that reads a file for Trivet; None where its format is built in or unknown."""
+    """Return the package, with version, that reads a file; None if Trivet or nothing does. Raises ReaderUnusable."""
     try:
         return find_format(sniff(path, suffix=suffix).format).distribution
     except errors.DocumentError:
@@ -206,7 +206,7 @@ def _ole_format(path: Path, suffix: str) -> str:
 
 
 def _zip_format(path: Path) -> str:
-    """Return the format whose members a zip holds. Raises UnsupportedDocument for any other zip."""
+    """Return the format whose members a zip holds. Raises DocumentError for another zip, a damaged or hostile one."""
     with open_zip(path, caps=ZipCaps()) as archive:
         names = frozenset(archive.namelist())
         if format := detect_by_members(names):

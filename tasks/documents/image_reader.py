@@ -29,7 +29,7 @@ LEAST_DPI, MOST_DPI = 36, 2400
 
 
 def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a picture as a document with a page for each frame; tesseract reads the text, where it is installed."""
+    """Read a picture, a page for each frame, its text by tesseract, where that is installed. Raises DocumentError."""
     document, kind = _make_pdf(path)
     reader = PdfReader(document, path, password=None, options=options.model_copy(update={"pdf_reader": "auto"}))
     note = "There is no tesseract that reads Korean or English, so the text of the picture was not read."
@@ -45,7 +45,7 @@ def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Rea
 
 
 def image_pictures(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:  # noqa: ARG001
-    """Yield each frame as a picture that fills its page."""
+    """Yield each frame as a picture that fills its page. Raises CorruptDocument or RefusedDocument."""
     for number, frame in enumerate(_frames(path), start=1):
         candidate = ImageCandidate(page=number, bbox=(0.0, 0.0, *_size_in_points(frame)), n=1, source="raster")
         try:
@@ -75,7 +75,7 @@ def _make_pdf(path: Path) -> tuple[pymupdf.Document, str]:
 
 
 def _frames(path: Path) -> Iterator[Image.Image]:
-    """Yield the frames of a picture one at a time. Raises CorruptDocument or RefusedDocument."""
+    """Yield the frames of a TIFF, of other pictures the first, one by one. Raises CorruptDocument, RefusedDocument."""
     from PIL import Image, ImageSequence  # not needed to read text
 
     try:
@@ -100,7 +100,7 @@ def _frames(path: Path) -> Iterator[Image.Image]:
 
 
 def _size_in_points(frame: Image.Image) -> tuple[float, float]:
-    """Return width and height in points of the upright frame at its resolution."""
+    """Return width and height in points of the upright frame at its resolution, SCREEN_DPI where none is credible."""
     dpi = float(frame.info.get("dpi", (SCREEN_DPI,))[0] or SCREEN_DPI)
     dpi = dpi if LEAST_DPI <= dpi <= MOST_DPI else SCREEN_DPI
     width, height = _turn_upright(frame).size

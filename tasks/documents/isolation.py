@@ -125,7 +125,7 @@ class FoundImage(NamedTuple):
 
 
 def find_images(job: Job, *, scratch: Path, limits: ReadLimits) -> Iterator[FoundImage]:
-    """Yield the pictures of a document, written below `scratch`. Raises DocumentUnreadable."""
+    """Yield the pictures of a document, written below `scratch`, if there is a finder. Raises DocumentUnreadable."""
     finder = find_format(job.format).image_finder
     if finder is None:
         return
@@ -276,7 +276,7 @@ class _Children:
 
     @contextmanager
     def borrow(self) -> Generator[_Child]:
-        """Lend a child for one document; it is killed if the job fails."""
+        """Lend a child for one document; it is killed if the job fails, and after JOBS_PER_CHILD of them."""
         try:
             child = self._idle.get_nowait()
         except Empty:

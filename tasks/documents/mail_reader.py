@@ -81,11 +81,11 @@ def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 
 def _read_eml(mail: MimePart, *, depth: int) -> Message:
-    """Return a message: its headers, text, names of attachments, messages within it, and notes on what is not read."""
+    """Return a message that lies `depth` deep in others, with those in it, and notes on what is not read."""
     attachments, inner, notes = list[str](), list[Message](), dict[str, None]()
 
     def read_body(part: MimePart) -> BlockList:
-        """Return the text of a part; what else it holds goes to the lists above."""
+        """Return a part's text, of alternatives the last that has any; what else it holds goes to the lists above."""
         blocks, kind, name, parts = BlockList(), part.get_content_type(), _file_name(part), part.get_payload()
         if kind in ENCRYPTED:
             notes["The mail is encrypted; save a copy without encryption to read its text."] = None
@@ -151,7 +151,7 @@ def read_attached(data: bytes, *, depth: int) -> Message | None:
 
 
 def _file_name(part: MimePart) -> str:
-    """Return the name of an attachment, however its program wrote it: RFC 2231, RFC 2047 or as bare bytes."""
+    """Return the name of an attachment, as RFC 2231, RFC 2047 or bare bytes give it; "" where it has none."""
     try:
         value = part.get_param("filename", None, "content-disposition") or part.get_param("name", "")
         if isinstance(value, tuple):
@@ -163,7 +163,7 @@ def _file_name(part: MimePart) -> str:
 
 
 def _decode_words(text: str) -> str:
-    """Return a header with its encoded words (RFC 2047) of any charset as text."""
+    """Return a header with its encoded words (RFC 2047) of any charset as text; as it is where they are ill-formed."""
     try:
         chunks = decode_header(text)
     except (HeaderParseError, *FAILURES):
@@ -180,7 +180,7 @@ def _decode_words(text: str) -> str:
 
 
 def _decode_part(part: MimePart) -> str:
-    """Return the text of a part, by its charset if that is known and right."""
+    """Return the text of a part, by its charset if that is known and right, else by what its bytes look like."""
     try:
         payload = part.get_payload(decode=True)
     except (binascii.Error, *FAILURES):
@@ -242,7 +242,7 @@ PROPERTIES = "__properties_version1.0"
 
 
 def open_msg(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a mail of Outlook (MSG) as one page without a number. Raises CorruptDocument."""
+    """Read a mail of Outlook (MSG) as one page without a number. Raises CorruptDocument or RefusedDocument."""
     try:
         with olefile.OleFileIO(str(path)) as container:
             message = _read_msg(Storage(container), depth=0)
@@ -265,11 +265,11 @@ class Storage(NamedTuple):
         return self.container.openstream(path).read() if self.container.exists(path) else b""
 
     def text(self, *tags: str) -> str:
-        """Return the first of several properties that holds a text."""
+        """Return the first of several properties that holds a text; "" if none does."""
         return next((make_storable(decode(data).text) for tag in tags if (data := self.property(tag))), "")
 
     def property(self, tag: str) -> bytes:
-        """Return a property as it is stored; texts in UTF-8."""
+        """Return a property as it is stored, texts in UTF-8; no bytes if it is missing."""
         # UTF-16, 8-bit text, binary ([MS-OXCDATA] 2.11.1)
         wide, *others = (self.read(f"__substg1.0_{tag}{kind}") for kind in ("001F", "001E", "0102"))
         utf8 = wide.decode("utf-16-le", "replace").rstrip("\0").encode("utf-8", "replace")

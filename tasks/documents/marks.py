@@ -50,7 +50,9 @@ def shift_signs(text: str, place: float, *, before: str = "") -> str:
 
 
 def raise_signs(text: str, *, before: str = "") -> str:
-    """Return a raised text in raised signs, with its white space; before: the text that it stands behind."""
+    """Return a raised text in raised signs, or as `^(주1)` where Unicode lacks some, with its white space; unchanged if
+    it is blank, long, of several words, an ordinal or a mark by itself. before: the text that it stands behind.
+    """
     mark = text.strip()
     if not mark or len(mark) > MOST_CHARS or re.search(r"[^,;]\s", mark):
         return text
@@ -71,7 +73,7 @@ def raise_signs(text: str, *, before: str = "") -> str:
 
 
 def lower_signs(text: str) -> str:
-    """Return a lowered text in lowered signs, where Unicode has them for all of it."""
+    """Return a lowered text in lowered signs if it is short and Unicode has them for all of it, else as it is."""
     mark = text.strip()
     lowered = len(mark) <= MOST_CHARS and all(ord(sign) in _LOWERED for sign in mark)
     return text.translate(_LOWERED) if lowered else text

@@ -43,7 +43,7 @@ _TAG_NAME = re.compile(r"</?([A-Za-z][\w-]*)")
 
 
 def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read an HTML file as one page without a number."""
+    """Read an HTML file as one page without a number. Raises EmptyDocument or RefusedDocument."""
     decoded = decode_html(read_bytes(path))
     blocks = BlockList()
     root = add_html(blocks, decoded.text)
@@ -54,7 +54,7 @@ def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a Markdown file as one page without a number."""
+    """Read a Markdown file as one page without a number. Raises EmptyDocument or RefusedDocument."""
     decoded = decode(read_bytes(path))
     # front matter: plain `key: value` lines between `---` at the very top
     body, metadata = decoded.text, dict[str, str]()
@@ -98,7 +98,7 @@ def _render_markdown(body: str) -> str:
 
 
 def add_html(blocks: BlockList, source: str) -> ET.Element:
-    """Add the visible text of HTML and return its tree. Raises RefusedDocument if it nests elements hundreds deep."""
+    """Add the text of HTML, unseen text as hidden, and return its tree. Raises RefusedDocument for deep nesting."""
     from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
 
     # huge_tree: without it everything below 256 levels would be dropped in silence
@@ -149,7 +149,7 @@ class _HtmlWriter:
             self._append(child.tail)
 
     def _enter(self, node: ET.Element, outer: Element) -> bool:
-        """Enter an element within another; if it is not shown, keep its text as hidden and return False."""
+        """Enter an element within another; if it is not shown, keep its text (no code) as hidden and return False."""
         if node.tag in _DROPPED:
             return False
         self._element = self._styles.enter(node, outer)
@@ -274,7 +274,7 @@ class _HtmlWriter:
             self._append(f" {child.tail or ''}")
 
     def _cells(self, rows: list[tuple[ET.Element | None, Element, list[ET.Element]]]) -> list[Cell]:
-        """Return cells at their columns; cells that span down from rows above shift later ones to the right."""
+        """Return the cells that are shown, at their columns: those that span down from above shift later ones right."""
         cells, free_from = list[Cell](), dict[int, int]()  # column → first row that is free again
         below_names = False
         last_rows = {id(group): number for number, (group, _, _) in enumerate(rows)}
@@ -305,7 +305,7 @@ class _HtmlWriter:
         return cells
 
     def _find_indent(self, node: ET.Element) -> float:
-        """Return how far the first text of a cell is set in: by itself and its first elements, and by hard spaces."""
+        """Return how far a cell's first text is set in by its elements and by hard spaces, in widths of a space."""
         element, indent_px = self._element, self._element.indent_px
         while not (node.text or "").strip(" \t\r\n") and len(node) and node[0].tag not in _DROPPED:
             node = node[0]
@@ -369,7 +369,7 @@ def _input_text(node: ET.Element) -> str:
 
 
 def _span(node: ET.Element, name: str) -> int:
-    """Return a number of rows or columns, 1 by default; 0, for rows, reaches to the end of their group."""
+    """Return a number of rows or columns, 1 by default, up to HTML's limit; 0, for rows, is to their group's end."""
     value = node.get(name, "1").strip()
     if not value.isdecimal():
         return 1

@@ -57,7 +57,7 @@ def refuse_old(path: Path, *, password: str | None, options: ReadOptions) -> NoR
 
 
 def read_links(package: Package, part: str) -> dict[str, Link]:
-    """Return the relationships of a part by id; those of the package itself for ""."""
+    """Return the relationships of a part by id, {} if it has none; those of the package itself for ""."""
     folder, file = posixpath.split(part)
     listing = posixpath.join(folder, "_rels", f"{file}.rels")
     if listing not in package.names:
@@ -73,7 +73,7 @@ def read_links(package: Package, part: str) -> dict[str, Link]:
 
 
 def find_main_part(package: Package, otherwise: str, *, kind: str) -> str:
-    """Return the name of the part that holds a document. Raises CorruptDocument if there is none."""
+    """Return the name of the part with the document, by default `otherwise`. Raises CorruptDocument without one."""
     targets = [link.target for link in read_links(package, "").values() if link.type == "officeDocument"]
     main = next((name for name in (*targets, otherwise) if name in package.names), None)
     if main is None:
@@ -112,7 +112,7 @@ def read_chart(root: Any) -> list[list[str]]:
 
 
 def _read_points(series: Any, *parts: str) -> dict[int, str]:
-    """Return cached values by position; categories of several levels are joined."""
+    """Return a series' cached values in its elements `parts`, by position; categories of several levels are joined."""
     points: dict[int, str] = {}
     for point in (point for part in parts for point in series.findall(f"{{*}}{part}//{{*}}pt")):
         index, value = int(point.get("idx", "0")), point.findtext("{*}v") or ""

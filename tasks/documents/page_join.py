@@ -132,7 +132,7 @@ class _DrawnLetters:
         self._used = bytearray(len(letters))
 
     def place_blocks(self, blocks: Sequence[Block]) -> list[Block]:
-        """Return the blocks with pages and boxes, in their order. Raises LayoutFailed."""
+        """Return the blocks in order, one for each page that shows it, unfound ones unchanged. Raises LayoutFailed."""
         texts = [_Text(block) for block in blocks]
         body = [text for text in texts if text.block.kind != "note"]
         spots = align("".join(text.key for text in body), self.letters)
@@ -351,7 +351,7 @@ class _Text:
         return enclosing_box(boxes) if boxes else None
 
     def _table_parts(self, pages: Sequence[Sequence[int | None]], numbers: Sequence[int]) -> list[Block]:
-        """Return the rows of the table by page; a cell that crosses the end of a page is on both."""
+        """Return a table for each page, of the rows there; a cell that crosses the end of a page is on both."""
         cells = self.block.cells
         rows = self._row_pages(pages)
         if len(numbers) == 1:
@@ -381,7 +381,7 @@ class _Text:
         return parts
 
     def _row_pages(self, pages: Sequence[Sequence[int | None]]) -> dict[int, int]:
-        """Return the page on which each row begins."""
+        """Return the page on which each row begins; of a row that is not found, that of the next one."""
         begins: dict[int, int] = {}
         later = max(page for per_sign in pages for page in per_sign if page)
         for row in sorted({cell.row for cell in self.block.cells}, reverse=True):
@@ -410,7 +410,7 @@ class _Text:
 
 
 def _with_neighbours(blocks: Sequence[Block], drawn: _DrawnLetters) -> Iterator[Block]:
-    """Yield the blocks with a page each; that of an undrawn one is estimated between those before and after it."""
+    """Yield the blocks with a page each: of an undrawn figure that of a picture, of others an estimate by order."""
     images, before = list(drawn.images), 1
     for shown, group in itertools.groupby(enumerate(blocks), lambda pair: pair[1].page is not None):
         pairs = list(group)

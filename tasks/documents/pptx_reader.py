@@ -74,7 +74,7 @@ class PlacedShape(NamedTuple):
 
 
 def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a presentation as a whole, with a page for each slide. Raises DocumentError."""
+    """Read a presentation as a whole, with a page for each slide, an error for a damaged one. Raises DocumentError."""
     refuse_encrypted(path, password, program="PowerPoint")
     with Package(path) as package:  # refuses zip bombs before python-pptx unpacks anything
         metadata = read_core_properties(package)

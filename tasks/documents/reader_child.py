@@ -31,7 +31,7 @@ OUT_OF_MEMORY = re.compile(
 
 
 def main(memory_mb: int, parent: int) -> None:
-    """Read jobs from stdin and answer them on stdout until stdin closes."""
+    """Answer jobs of stdin on stdout until it closes; memory_mb: for jobs alone; parent: process to end with."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)  # what libraries print goes to stderr
 
@@ -65,7 +65,7 @@ def main(memory_mb: int, parent: int) -> None:
 
 
 def _answers(job: dict[str, Any]) -> Iterator[str]:
-    """Run one job and yield its answers; every failure becomes an answer."""
+    """Run one job and yield its answers, at last that it is done, or its error: every failure becomes an answer."""
     try:
         yield from _run(job)
         yield '{"done":true}'

@@ -43,7 +43,7 @@ class DecodedText(NamedTuple):
 
 
 def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a plain text file; it has pages only where form feeds separate them."""
+    """Read a plain text file, in pages only where form feeds separate them. Raises EmptyDocument or RefusedDocument."""
     decoded = decode(read_bytes(path))
     pages = decoded.text.split("\f")
     if len(pages) > 1 and not pages[-1].strip():
@@ -68,7 +68,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decode(data: bytes) -> DecodedText:
-    """Decode text of unknown encoding: by its byte order mark, else as UTF-8, else CP949, else by a guess."""
+    """Decode text by its byte order mark, else as UTF-16, UTF-8, CP949, or by a guess; bad bytes become U+FFFD."""
     notes: list[str] = []
     encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None) or _detect_utf16(data)
     if data.isascii():
@@ -145,7 +145,7 @@ def _nearly_utf8(data: bytes) -> str | None:
 
 
 def _cp949(data: bytes, *, final: bool) -> str | None:
-    """Return Korean Windows text (it includes EUC-KR); None unless every byte fits and some of it is Hangul."""
+    """Return Korean Windows text, None unless every byte fits and some is Hangul; final: its last sign is whole."""
     try:
         text = codecs.getincrementaldecoder("cp949")().decode(data, final)
     except UnicodeDecodeError:
@@ -173,7 +173,7 @@ def add_paragraphs(blocks: BlockList, text: str, *, page: int | None) -> None:
 
 
 def heading_level(paragraph: str) -> int | None:
-    """Return the depth of a numbered heading, such as `제1장` or `1.1`, on a line of its own; None for other lines."""
+    """Return the depth of a numbered heading (`제1장`, `1.1`), one short line without a stop at its end; else None."""
     if "\n" in paragraph or len(paragraph) > _HEADING_CHARS or paragraph.endswith((".", ",", ";", "!", "?")):
         return None
     return next((level for level, pattern in _HEADINGS if pattern.match(paragraph)), None)

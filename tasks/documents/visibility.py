@@ -199,7 +199,7 @@ class StyleSheet:
         self.page = Element(Look() if knows_grounds else Look(ground=None))
 
     def enter(self, node: Any, outer: Element) -> Element:
-        """Return how an element shows its content; worked out once for all elements that stand alike."""
+        """Return how `node` shows its content within `outer`; worked out once for all elements that stand alike."""
         decisive, ids = self._decisive, self._ids
         key: tuple[Any, ...] = (node.tag, *[pair for pair in node.items() if pair[0] in decisive or pair[1] in ids])
         if (element := outer.inner.get(key)) is None:
@@ -226,7 +226,7 @@ class StyleSheet:
         return element
 
     def _read_style(self, text: str) -> dict[str, str]:
-        """Return the declarations that decide what is seen, by name; `!` stands before what is important."""
+        """Return the declarations that decide what is seen, in small letters, by name, `!name` for an important one."""
         resolved = _VARIABLE.sub(lambda match: self._variables.get(match[1], match[0]), text.lower())
         style: dict[str, str] = {}
         for name, _, value in (declaration.partition(":") for declaration in resolved.split(";")):
@@ -239,7 +239,7 @@ class StyleSheet:
 
 
 def _rules_of(css: str) -> Iterator[tuple[str, str]]:
-    """Yield selectors and declarations; `@` is the selector of what holds on some media only."""
+    """Yield selectors and declarations; `@` is the selector within any at-rule but `@media` for all screens."""
     around, last = list[str](), ""
     for part in re.split(r"([{}])", css):
         if part == "{":
@@ -253,7 +253,7 @@ def _rules_of(css: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_names(part: str) -> frozenset[str]:
-    """Return the names in a part of a selector."""
+    """Return the names in a part of a selector: `p` and `.note` of `p.note`; none for `*`."""
     names = _NAME.findall(re.sub("[\"']", "", part))
     return frozenset(name if name[0] in ".#[" else name.lower() for name in names) - {"*"}
 
@@ -292,7 +292,7 @@ def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str
 
 
 def _find_place(style: Mapping[str, str], *, is_small: bool) -> int:
-    """Return whether letters stand above their line (1) or below it (-1); is_small: beside those around them."""
+    """Return 1 for letters above their line, -1 for those below it, else 0; is_small: beside those around them."""
     align = style.get("vertical-align", "")
     if align in ("super", "sub") or not is_small:
         return {"super": 1, "sub": -1}.get(align, 0)
@@ -303,7 +303,7 @@ def _find_place(style: Mapping[str, str], *, is_small: bool) -> int:
 
 
 def _pixels(value: str | None, otherwise: float, *, parent: float = 16.0) -> float:
-    """Return a length in pixels; `otherwise` if it is none."""
+    """Return a length in pixels, `otherwise` if it is none; parent: the pixels of which `em` and `%` are shares."""
     match = _SIZE.fullmatch(value or "")
     if not match:
         return otherwise
@@ -314,7 +314,7 @@ def _pixels(value: str | None, otherwise: float, *, parent: float = 16.0) -> flo
 
 
 def _inherit(look: Look, style: Mapping[str, str]) -> Look:
-    """Return the look of an element within another."""
+    """Return the look of an element with a style, within one that has `look`; a colour that is not known is None."""
     if (visibility := style.get("visibility")) in ("hidden", "collapse", "visible"):
         look = look._replace(is_visible=visibility == "visible")
     if size := style.get("font-size"):

@@ -159,14 +159,14 @@ def read_hidden(node: ET.Element) -> str:
 
 
 def read_first_alternative(node: ET.Element, read: Callable[[ET.Element], Iterable[T]]) -> list[T]:
-    """Return what `read` gives for the first alternative of the content that is not empty."""
+    """Return what `read` gives for the first alternative of the content where that is not empty; [] if all are."""
     # `Choice` is the newer form, `Fallback` a copy of it for old programs
     copies = [copy for name in ("Choice", "Fallback") for copy in node.findall(MC + name)]
     return next(filter(None, (list(read(copy)) for copy in copies)), [])
 
 
 def _read_symbol(node: ET.Element) -> str:
-    """Return the sign that a symbol's font means by its hexadecimal code; U+FFFD for a code that is none."""
+    """Return the sign that a symbol's font means by its hexadecimal code, else the code's own; U+FFFD for no code."""
     try:
         code = int(word_attribute(node, "char") or "", 16)
         signs = _SYMBOLS.get((word_attribute(node, "font") or "").casefold(), {})
@@ -188,7 +188,7 @@ def _read_field(node: ET.Element) -> str:
 
 
 def _read_drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
-    """Yield pictures, charts, boxes and texts of a drawing; `alt`: alternative text of the enclosing drawing."""
+    """Yield pictures, charts, boxes, texts of a drawing, or a HiddenRun of a hidden one; alt: that of one around it."""
     inline = node.find(f"{WP}inline/{WP}docPr")
     about = node.find(f"{WP}anchor/{WP}docPr") if inline is None else inline
     switched_off = about is not None and about.get("hidden") in ("1", "true")

@@ -111,7 +111,7 @@ def _items(package: WordPackage, findings: Findings) -> tuple[list[Item], int | 
 
 
 def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) -> Iterator[Item]:
-    """Yield the notes in the order of their references; comments that nothing refers to come last."""
+    """Yield notes in the order of their references; without one, comments come last, other notes are kept as hidden."""
     # a separator line is a note with a type
     notes = {word_attribute(node, "id"): node for node in part.root if word_attribute(node, "type") in (None, "normal")}
     pages = findings.references[kind]
@@ -198,7 +198,7 @@ class Findings:
     """The raised number of each note by kind and id."""
 
     def mark_note(self, reference: docx_inline.NoteReference) -> str:
-        """Return the next number of its kind for a note; "" for a comment, and where the author typed a mark."""
+        """Return the raised number of a note, which it keeps; "" for a comment, and where the author typed a mark."""
         marks = self.note_marks.get(reference.kind)
         if marks is None or reference.own_mark:
             return ""
@@ -392,7 +392,7 @@ class _Grid:
         """Column → index of the cell that continues downwards."""
 
     def put(self, cell: Cell, merge: str | None) -> None:
-        """Add a cell, or extend the one above it where `merge` is `continue`."""
+        """Add a cell, or extend the one above it where `merge` is `continue`; one without `merge` ends there."""
         above = self._open.pop(cell.col, None)
         if merge == "continue" and above is not None:
             upper = self._cells[above]

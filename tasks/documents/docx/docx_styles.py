@@ -196,12 +196,12 @@ class Numbering:
         self._started: set[tuple[str, int]] = set()
 
     def level_of_style(self, list_id: str | None, style: str) -> int:
-        """Return the 0-based list level that a paragraph style belongs to."""
+        """Return the 0-based level of a list that a paragraph style belongs to; 0 if it belongs to none."""
         levels = self._lists[list_id].levels if list_id in self._lists else {}
         return next((number for number, level in levels.items() if child_value(level, "pStyle") == style), 0)
 
     def next_label(self, list_id: str, level: int) -> str | None:
-        """Return the number or bullet of the next paragraph on a 0-based level; None if there is no such list."""
+        """Return the number or bullet of the next paragraph on a 0-based level; None without such a list or level."""
         entry = self._lists.get(list_id)
         if entry is None or level not in entry.levels:
             return None

@@ -63,7 +63,7 @@ _DISTRIBUTE_DOC_DATA = 0x1C
 
 
 def decrypt_distribution(stream: bytes, name: str) -> bytes:
-    """Decrypt a distribution document's section: AES-128-ECB behind a record with its key. Raises CorruptDocument.
+    """Decrypt a distribution document's section, still packed: AES-128-ECB behind its key. Raises CorruptDocument.
 
     Source: Hancom, HWP document format, distribution documents, revision 1.2.
     """
@@ -92,7 +92,7 @@ def decrypt_distribution(stream: bytes, name: str) -> bytes:
 
 
 def decrypt_stream(data: bytes, password: str, *, encrypt_version: int) -> bytes:
-    """Decrypt a stream of HWP 5; a wrong password gives noise that does not inflate."""
+    """Decrypt a stream of HWP 5; a wrong password gives noise that does not inflate. encrypt_version: AES from 4."""
     if encrypt_version >= 4:
         # the key is SHA-1 over each byte preceded by its predecessor rotated left by one bit
         mixed, previous = bytearray(), 0xEC
@@ -208,7 +208,7 @@ def read_contents(path: Path, password: str | None) -> HwpContents:
 
 
 def divide_contents(data: bytes) -> Iterator[Part]:
-    """Yield the parts of a document that was read, with an end between them where it is long."""
+    """Yield the parts in which a document that was read is laid out: several of a long HWP 5, else one."""
     if data.startswith(OLE_MAGIC):
         with _open_container(data) as ole:
             yield from _Container(ole, None, len(data)).parts()
@@ -232,7 +232,7 @@ def _open_container(data: bytes) -> Any:
 
 
 class _Container:
-    """The streams of one file, decrypted and inflated as its header says."""
+    """The streams of one file, decrypted and inflated as its header says. Opening and reading raise DocumentError."""
 
     def __init__(self, ole: Any, password: str | None, size: int) -> None:
         self._ole, self._size = ole, size
@@ -256,7 +256,7 @@ class _Container:
             self._decrypt(header, password)
 
     def contents(self) -> HwpContents:
-        """Return the text and the metadata. Raises CorruptDocument if a stream of text is not whole."""
+        """Return the bytes, texts, metadata and notes. Raises CorruptDocument if a stream of text is not whole."""
         distribution = bool(self._flags & _DISTRIBUTION)
         names = self._section_names()
         if not names:
@@ -281,7 +281,7 @@ class _Container:
         return sorted(names, key=lambda name: int(name.partition("Section")[2]))
 
     def parts(self) -> Iterator[Part]:
-        """Yield the document in parts. A distribution document, whose streams cannot be written, is one."""
+        """Yield the document in parts; a short one, or one for distribution, whose streams are not written, is one."""
         names = [] if self._flags & _DISTRIBUTION else self._section_names()
         stored = {name: self._stored(name) for name in names}
         streams = [self._inflated(name, stored[name]) for name in names]
@@ -349,7 +349,7 @@ class _Container:
 
 
 def _find_paragraphs(section: bytes, name: str) -> list[tuple[int, bool]]:
-    """Return where each paragraph of a section begins, and whether a page does there."""
+    """Return at which byte each outermost paragraph begins, and whether a page does. Raises CorruptDocument."""
     paragraphs, last = list[tuple[int, bool]](), 0
     for tag, level, record, at in _records(section, name):
         if tag == _PARAGRAPH and level == 0:

@@ -98,7 +98,7 @@ def divide(sections: Sequence[Sequence[tuple[int, bool]]], *, part_bytes: int) -
 def convert_and_lay_out(
     parts: Iterable[Part], *, draws: bool = True, converts: bool = True, password: str | None = None
 ) -> tuple[list[tuple[bytes, Part]], Laid]:
-    """Return parts as HWPX if it `converts`, and pages, or why there are none. Raises LayoutFailed without HWPX."""
+    """Return parts as HWPX if it `converts`; pages if it `draws`, or why not. Raises LayoutFailed without HWPX."""
     converted, pages, failure = list[tuple[bytes, Part]](), list[LaidPage](), ""
     for part in parts:
         if failure and not converts:
@@ -122,7 +122,7 @@ def convert_and_lay_out(
 
 
 def _work(part: Part, password: str | None, *, converts: bool, draws: bool) -> Iterator[Any]:
-    """Yield the HWPX of a part, then its pages."""
+    """Yield the HWPX of a part in Base64 if it `converts`, then its pages, as LaidPage, if it `draws`."""
     engine = Engine(part.data, password)
     if converts:
         yield b64encode(engine.hwpx()).decode()
@@ -159,7 +159,7 @@ def run_in_own_process(work: Callable[[], Iterable[Any]]) -> Iterator[Any]:
 
 
 def _send_results(work: Callable[[], Iterable[Any]], sender: Connection) -> None:
-    """Run `work` in the forked process, which ends here."""
+    """Send each value of `work`, then {} or why it failed, from the forked process, which ends here."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))  # counted from the fork
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -236,7 +236,7 @@ def _parse_page(svg: str) -> LaidPage:
 
 
 def _find_hidden(attributes: Mapping[str, str], box: BBox, grounds: Sequence[tuple[BBox, str]]) -> str:
-    """Return the zone of a sign that nobody sees: of no size, or in the colour of what is drawn below it; else ""."""
+    """Return the zone of a sign that nobody sees: "s" for no size, "c" for the colour of what is below; else ""."""
     if _number(attributes, "font-size") * _POINTS < 1:
         return "s"
     colour = attributes.get("fill", "")
@@ -255,7 +255,7 @@ def _contrast(colour: str, other: str) -> int:
 
 
 def _sign_boxes(text: str, attributes: Mapping[str, str]) -> Iterator[tuple[str, BBox]]:
-    """Yield the signs of a text element with their boxes, among which its width is shared."""
+    """Yield the signs of a text element but white space, with their boxes, among which its width is shared."""
     x, y, size = (_number(attributes, name) for name in ("x", "y", "font-size"))
     if translation := _MOVED.search(attributes.get("transform", "")):
         x, y = x + float(translation[1]), y + float(translation[2])

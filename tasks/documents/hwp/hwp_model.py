@@ -173,7 +173,7 @@ class ListCounters:
         self._counts: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
 
     def mark(self, head: ListHead, *, outline_id: int) -> str:
-        """Return the bullet or number of the next paragraph of a list; "" where the list has none."""
+        """Count the next paragraph of a list and return its bullet or number; "" where the list has none."""
         if head.kind == "bullet":
             return self._styles.bullets.get(head.list_id, "").translate(_BULLETS)
         list_id = outline_id if head.kind == "outline" else head.list_id
@@ -308,7 +308,7 @@ class _Assembly:
         return ""
 
     def _add_object(self, object_: Table | Shape) -> None:
-        """Add a table, or a shape with its picture and text, and the caption on the side where it stands."""
+        """Add a table, or what a cell around another holds, or a shape's picture and text; the caption on its side."""
         caption = object_.caption
         if caption and caption.before:
             self._add_caption(caption)

@@ -63,7 +63,7 @@ def read_head(root: Element) -> hwp.ListStyles:
 
 
 def read_section(root: Element, styles: hwp.ListStyles, master_page: Callable[[str], Element | None]) -> hwp.Section:
-    """Return the paragraphs of a section. `master_page` gives the root of the master page of an id, if there is one."""
+    """Return a section. `master_page` gives the root of the master page of an id, or None. Raises RefusedDocument."""
     reader = _SectionReader(styles, master_page)
     paragraphs = tuple(reader.paragraphs(root))
     least_pages = hwp.count_pages(map(read_lines, root), columns=reader.columns) if reader.defines_page else 0
@@ -71,7 +71,7 @@ def read_section(root: Element, styles: hwp.ListStyles, master_page: Callable[[s
 
 
 def read_lines(paragraph: Element) -> tuple[bool, list[int]]:
-    """Return whether a paragraph begins a page, and how far each of its lines stands below the top of the page."""
+    """Return whether a page begins with a paragraph, and how far each stored line of it is below the page's top."""
     segments = [line for child in paragraph if local_name(child) == "linesegarray" for line in child]
     return paragraph.get("pageBreak") == "1", [_number(line, "vertpos") for line in segments]
 
@@ -205,7 +205,7 @@ class _SectionReader:
         return [hwp.Shape(paragraphs, is_picture, "" if own_words else description, caption, _in_line(element))]
 
     def _shape_paragraphs(self, element: Element) -> Iterator[hwp.Paragraph]:
-        """Yield the paragraphs in a shape and in the shapes of a group."""
+        """Yield the paragraphs in a shape and in the shapes of a group, captions left out."""
         for child in _content(element):
             if local_name(child) in _SHAPES:
                 yield from self._shape_paragraphs(child)
@@ -249,7 +249,7 @@ def _child_text(element: Element, name: str) -> str:
 
 
 def _auto_number(element: Element) -> hwp.Generated:
-    """Return the number as last stored; page numbers are left out, since they differ on every page."""
+    """Return the number as last stored, in its format; "" for 0 and for that of a page, which differs on every page."""
     number = _number(element, "num")
     # as it was last stored; those of pages are wrong on all pages but one
     if element.get("numType", "") in ("PAGE", "TOTAL_PAGE") or not number:

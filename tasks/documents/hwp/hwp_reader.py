@@ -77,7 +77,7 @@ def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def decrypt_hwpx(data: bytes, password: str | None) -> bytes:
-    """Return an HWPX document; an encrypted one as the layout engine writes it anew. Raises DocumentError."""
+    """Return `data` itself, or an encrypted document as the layout engine writes it anew. Raises DocumentError."""
     with HwpxPackage(io.BytesIO(data)) as package:
         manifest = package.xml(_MANIFEST) if _MANIFEST in package.names else None
     if manifest is None or next(manifest.iter("{*}encryption-data"), None) is None:
@@ -92,7 +92,7 @@ def decrypt_hwpx(data: bytes, password: str | None) -> bytes:
 
 
 def divide_hwpx(data: bytes) -> Iterator[Part]:
-    """Yield the parts of a document that was read before."""
+    """Yield the parts in which a document that was read before is laid out: itself alone if it is not long."""
     with HwpxPackage(io.BytesIO(data)) as package:
         names = _Members(package).section_names()
         if sum(len(package.read(name)) for name in names) <= WHOLE_PARTS * PART_XML_BYTES:
@@ -120,7 +120,7 @@ def divide_hwpx(data: bytes) -> Iterator[Part]:
 
 
 def _measure_paragraphs(section: Element) -> Iterator[tuple[int, bool]]:
-    """Yield the bytes of each paragraph, and whether a page begins with it."""
+    """Yield how many bytes of XML each paragraph has, and whether a page begins with it."""
     last = 0
     for paragraph in section:
         begins_page, tops = read_lines(paragraph)
@@ -133,7 +133,7 @@ def read_hwpx(
 ) -> HangulDocument:
     """Return an HWPX document before its conversion to blocks. Raises DocumentError.
 
-    numbers: of notes and captions, where the layout engine has numbered them anew. later: further parts of a long one.
+    numbers: of notes and captions as Hangul stored them, used if there are as many. later: further parts of a long one.
     """
     with HwpxPackage(source) as package:
         members = _Members(package)
@@ -194,7 +194,7 @@ class _Members:
         return [self._package.xml(name) for name in self.section_names()]
 
     def document(self, roots: Sequence[Element], numbers: Sequence[int]) -> HangulDocument:
-        """Return the text of sections with its lists, title and metadata of the package file, and notes for readers."""
+        """Return sections with lists, title and metadata of the package file, and notes; numbers: as in `read_hwpx`."""
         package, styles = self._package, ListStyles({}, {}, {}, {})
         if header := self._members.get("header") or self._resolve("Contents/header.xml"):
             styles = read_head(package.xml(header))
@@ -248,7 +248,7 @@ class _Members:
         return spine + forgotten
 
     def images(self) -> Iterator[EmbeddedImage]:
-        """Yield the pictures in the order of the text, then those that only styles use."""
+        """Yield each picture, or why it is lost, once: in the order of the text, then those that only styles use."""
         pictures: dict[str, str | None] = {}
         """Member of each picture by item id, None for one outside the document."""
         for item in self._items:
@@ -278,7 +278,7 @@ def find_pictures(data: bytes) -> Iterator[ImageCandidate]:
 
 
 def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
-    """Read an HWP 5 or HWP 3 document as a whole. Raises DocumentError."""
+    """Read an HWP 5 or HWP 3 document whole, or its text alone where it is not converted. Raises DocumentError."""
     contents = read_contents(path, password)
     draws, parts = options.layout == "auto", divide_contents(contents.data)
     try:

@@ -435,7 +435,7 @@ def _has_text_below(drafts: Sequence[Draft], n: int, level: int) -> bool | None:
 
 
 def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int | None:
-    """Return the level of a heading by its number, else by its size and weight; None for what is no heading."""
+    """Return the level of a heading by its number, else by weight and size (`ratio`: over the body's); else None."""
     short = len(text) <= MAX_NUMBERED_HEADING_CHARS
     division = DIVISION.match(text)
     if division and short and (larger or bold or not division["word"]):
@@ -469,7 +469,7 @@ def build_blocks(
     comments: Iterable[tuple[str, BBox]] = (),
     to_page: Callable[[BBox], BBox] | None = None,
 ) -> tuple[Block, ...]:
-    """Return the blocks of a page with their places, from boxes in reading space.
+    """Return the blocks of a page with their places, from boxes in reading space: headers, text, comments, footers.
 
     fragments: text outside of tables; comments: annotations that are not printed; to_page: from reading space to the
     shown page, where these differ.
@@ -578,7 +578,7 @@ class RunningRows(NamedTuple):
 
 
 def find_margins(text: PageText) -> Margins:
-    """Return the outermost rows of a page, which are compared with those of its neighbours."""
+    """Return the EDGE_ROWS outermost rows at each end of a page, which are compared with those of its neighbours."""
     upright = sorted((f for f in text.fragments if f.upright), key=lambda f: f.y0 + f.y1)
     top = tuple(map(_edge_row, group_rows(upright[:EDGE_RUNS])[:EDGE_ROWS]))
     bottom = tuple(map(_edge_row, reversed(group_rows(upright[-EDGE_RUNS:])[-EDGE_ROWS:])))

@@ -37,7 +37,7 @@ PARTIAL_SHARE = 0.6
 
 
 def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[Table]:
-    """Return the tables in `own`, the runs of the page that are not headers or footers."""
+    """Return the tables, drawn ones first, in `own`, the runs of the page that are not headers or footers."""
     ruled_both_ways = len(edges.horizontal) > 1 and len(edges.vertical) > 1
     # most pages of prose end here, before their words are extracted
     if not ruled_both_ways and not any(len(row) > 1 or LED.search(row[0].text) for row in group_rows(own)):
@@ -183,7 +183,7 @@ def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
 def _split_tables(
     run: list[_Line], rules: Sequence[Edge], words: Sequence[Word], *, least: int = MIN_ROWS
 ) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
-    """Yield the run as a table, with its column lines; or the tables in its parts, cut at its widest gap."""
+    """Yield the run as a table with its column lines, or the tables in its parts; least: rows of amounts to go by."""
     several = [i for i, line in enumerate(run) if len(line.segments) > 1]
     if len(several) < MIN_ROWS:
         return
@@ -247,7 +247,7 @@ def _part_side_by_side(run: list[_Line], gaps: Sequence[tuple[float, float]]) ->
 
 
 def _drop_prose(run: list[_Line], xs: Sequence[float]) -> list[_Line]:
-    """Return the rows without a first or last column of running text beside rows of amounts: a text beside a table."""
+    """Return the rows without a first or last column of prose beside rows of amounts; `run` itself where none is so."""
     for low, high in ((xs[-2], xs[-1]), (xs[0], xs[1])) if len(xs) > 3 else ():
         texts = [" ".join(s.text for s in line.segments if low <= (s.x0 + s.x1) / 2 < high) for line in run]
         rest = [[s for s in line.segments if not low <= (s.x0 + s.x1) / 2 < high] for line in run]

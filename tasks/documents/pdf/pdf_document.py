@@ -84,7 +84,7 @@ def read_metadata(document: pymupdf.Document) -> dict[str, str]:
 
 
 def list_warnings(*more: str) -> tuple[str, ...]:
-    """Return the first few distinct MuPDF warnings since the last reset, without its counts of repetitions."""
+    """Return up to MAX_NOTES distinct warnings: MuPDF's since the last reset, without its counts, and then `more`."""
     lines = [line.strip()[:MAX_NOTE_CHARS] for line in (*pymupdf.TOOLS.mupdf_warnings().splitlines(), *more)]
     return tuple(dict.fromkeys(line for line in lines if line and not line.startswith("...")))[:MAX_NOTES]
 
@@ -207,7 +207,7 @@ def find_ocr_languages() -> tuple[str, ...]:
 
 
 def read_scan(page: pymupdf.Page, *, timeout_s: float = TIMEOUT_S) -> list[Fragment]:
-    """Return the lines that tesseract reads on the page, in points of the shown page. Raises OcrFailed."""
+    """Return the lines of words that tesseract reads and trusts, in points of the shown page. Raises OcrFailed."""
     dpi = OCR_DPI
     pixels = page.rect.width * page.rect.height * (dpi / 72) ** 2
     if pixels > MAX_OCR_PIXELS:

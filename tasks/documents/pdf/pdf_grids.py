@@ -170,7 +170,7 @@ def _add_line(a: Point, b: Point, edges: Edges) -> None:
 
 
 def merge_edges(edges: Iterable[Edge], *, gap: float = SNAP) -> list[Edge]:
-    """Return parallel edges at their mean position, joined over gaps of at most `gap` points, sorted by position."""
+    """Return parallel edges, but short ones, at their mean position, joined over gaps of up to `gap` points, sorted."""
     groups: list[list[Edge]] = []
     for edge in sorted(edges):
         if groups and edge.at <= groups[-1][-1].at + SNAP:  # chained, as pdfplumber does: SNAP counts from the last
@@ -297,7 +297,7 @@ SIGN_COLUMNS = 3
 
 
 def join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:
-    """Join grids of equal width with a few rows of text between: tables with every other row shaded are so."""
+    """Return the grids, stripes of one table as one without cells: of one width, with a few rows of text between."""
     runs: list[list[Grid]] = []
     for grid in grids:
         run = next((run for run in runs if _continues(run[-1], grid, words)), None)

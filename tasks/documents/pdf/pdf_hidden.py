@@ -107,7 +107,7 @@ def find_hidden(
     blocks: Sequence[dict[str, Any]],
     layers: Sequence[int],
 ) -> list[HiddenChar]:
-    """Return the letters of a page that nobody sees, in the order of drawing.
+    """Return what nobody sees: words given in place of drawn ones, then letters as they are drawn; [] if it is unclear.
 
     textpage, blocks: the page's text as MuPDF reads it, and its dictionary. layers: optional content that is off.
     """
@@ -168,7 +168,7 @@ def _find_untrue(drawn: Any, written: Any) -> str | None:
 def _are_covered(textpage: Any, in_order: Sequence[Any], marks: Marks, *, least: float) -> bool:
     """Return whether something is drawn over a letter after it, by the words of a page.
 
-    A word that is drawn in pieces is looked at again by its letters, as if they were of one width.
+    A word that is drawn in pieces is looked at again by its letters, as if of one width. True where it is unclear.
     """
     boxes = textpage.extractWORDS()
     words = [Char(text, (x0, y0, x1, y1), (y1 - y0) / 2, 0, 255, PAINTED) for x0, y0, x1, y1, text, *_ in boxes]
@@ -234,7 +234,7 @@ def _find_orders(chars: Sequence[Char], in_order: Sequence[Any]) -> Array:
 
 
 def _find_marks(in_order: Sequence[Any]) -> Marks:
-    """Return what is drawn large enough to cover letters; the colour of an image or a translucent fill is -1."""
+    """Return what is drawn large enough to cover letters, and the paper as a last colour; that of an image is -1."""
     marks: list[tuple[int, BBox, tuple[int, int, int], bool]] = []
     for order, (x0, y0, x1, y1, text, _, kind) in enumerate(in_order):
         if kind == 0 or min(x1 - x0, y1 - y0) < LEAST_MARK:

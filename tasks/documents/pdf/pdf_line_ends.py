@@ -47,7 +47,7 @@ class _Cut(NamedTuple):
 
 
 def join_lines(text: str, following: str, *, spaced: bool, is_short: bool) -> str:
-    """Return two lines of a paragraph as one. spaced: the first ends with a space; is_short: well before the margin."""
+    """Return the joined lines, MARK where a word may be cut. spaced: a space ended `text`; is_short: it ended early."""
     if text[-1:] in ("-", "‐") and text[-2:-1].isalnum() and following[:1].isalpha():
         return f"{text}{MARK}{following}"
     if text[-1:] in ("-", "‐", "–") and text[-2:-1].isalnum() and following[:1].isdigit():
@@ -58,7 +58,7 @@ def join_lines(text: str, following: str, *, spaced: bool, is_short: bool) -> st
 
 
 def join_cell_lines(lines: Sequence[str]) -> str:
-    """Return the lines of a cell, with line ends except within a word that a hyphen cuts."""
+    """Return the lines of a cell with line ends, or MARK within a word that a hyphen cuts; "" for no lines."""
     text = "".join(lines[:1])
     for following in lines[1:]:
         cut = _OPEN_END.search(text[-2:]) and following[:1].islower()
@@ -69,7 +69,7 @@ def join_cell_lines(lines: Sequence[str]) -> str:
 def join_words(pages: Sequence[Page]) -> Sequence[Page]:
     """Return the pages of a document with their marked line ends decided, and words whole that a column end cut.
 
-    The rest of such a word moves to the block in which it begins.
+    The rest of such a word moves to the block in which it begins; a block of that alone goes.
     """
     blocks = [block for page in pages for block in page.blocks]
     cut = [n for n, block in enumerate(blocks) if block.kind in ("paragraph", "list") and block.text[-1:] in ("-", "‐")]

@@ -40,7 +40,7 @@ class Placement(NamedTuple):
 
 
 def pdf_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
-    """Yield the pictures of each page, top to bottom. Raises DocumentError."""
+    """Yield up to MOST_PER_PAGE pictures of each page, top to bottom, and a problem for more. Raises DocumentError."""
     with open_document(path, password) as document:
         for number in range(1, document.page_count + 1):
             try:
@@ -61,7 +61,7 @@ def pdf_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
 
 
 def _find_pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
-    """Return the pictures of a page, and whether it has a background image besides."""
+    """Return the pictures of a page, of a scan its image alone, and whether it has a background image besides."""
     upright = Rect(*(page.rect * page.derotation_matrix))
     images: list[Placement] = []
     for info in cast("list[dict[str, Any]]", page.get_image_info()):  # inline images and stencils included
@@ -111,7 +111,7 @@ def _join_tiles(images: Sequence[Placement], *, across: bool) -> list[Placement]
 
 
 def _join_layers(pictures: Sequence[Placement]) -> list[Placement]:
-    """Return the pictures, those that mostly cover each other as one: a base and its mask, a chart over an image."""
+    """Return the pictures, largest first; those that mostly cover each other, such as a base and its mask, are one."""
     apart: list[Placement] = []
     for picture in sorted(pictures, key=lambda picture: -picture.rect.area):
         for position, larger in enumerate(apart):
@@ -130,7 +130,7 @@ def _join(pictures: Sequence[Placement]) -> Placement:
 
 
 def _render(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement, n: int) -> ImageCandidate:
-    """Return the picture as the page shows it, rotation applied."""
+    """Return the picture as the page shows it, rotation applied, or a problem; n: its number on the page."""
     number = cast(int, page.number) + 1
     box = Rect(*(pymupdf.Rect(picture.rect) * page.rotation_matrix))
     across, down = reversed(picture.scale) if page.rotation % 180 else picture.scale
@@ -192,8 +192,8 @@ class Element(NamedTuple):
 def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[], Sequence[BBox]]) -> list[Rect]:
     """Return the boxes of the drawn charts and diagrams with their labels, top to bottom.
 
-    paths: as pymupdf's `Page.get_cdrawings()` gives them. words: gives the boxes of the page's words; called only when
-    the drawings look like a picture.
+    paths: as pymupdf's `Page.get_cdrawings()` gives them; MOST_PATHS are searched. words: gives the boxes of the page's
+    words; called only when the drawings look like a picture.
     """
     elements = [element for path in paths[:MOST_PATHS] for element in _elements(path) if page.touches(element.rect)]
     # neither the border of the page nor its background
@@ -269,7 +269,7 @@ def _small_shapes(elements: Sequence[Element]) -> list[Element]:
 
 
 def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
-    """Return the elements in groups that lie close together, on the baseline of one bar chart, or in one frame."""
+    """Return groups as large as a picture: elements close together, on one baseline of bars, or in one frame."""
     from scipy.ndimage import label  # few pages hold drawings that look like a picture
 
     cell_pt = max(CELL_PT, max(page.width, page.height) / MOST_CELLS)
@@ -374,7 +374,7 @@ def _bar_groups(elements: Sequence[Element]) -> list[list[Rect]]:
 
 
 def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
-    """Return whether the colour of the bars continues beside them, as backgrounds of cells do."""
+    """Return whether the colour of more than a third of the bars continues beside them, as in cells."""
     members = set(map(id, bars))
     continued = sum(
         any(
@@ -394,7 +394,7 @@ def _holds_no_text(bars: Sequence[Rect], words: Sequence[BBox]) -> bool:
 
 
 def _with_labels(box: Rect, words: Sequence[BBox], page: Rect) -> Rect:
-    """Return the box enlarged by the lines of text close to it: axis labels, legend, title."""
+    """Return the box enlarged by lines of text close to it, within the page: axis labels, legend, title."""
     lines: list[Rect] = []
     for word in words:
         # words that follow each other on a line; a gap as wide as the line is high parts them
@@ -452,7 +452,7 @@ class Rect(NamedTuple):
 
 
 def merge_overlapping(boxes: Sequence[Rect]) -> list[Rect]:
-    """Return the boxes with overlapping ones joined, until none overlap."""
+    """Return the boxes with those joined that overlap or touch, until none do."""
     apart: list[Rect] = []
     for box in boxes:
         while overlapped := next((earlier for earlier in apart if earlier.touches(box)), None):

@@ -138,7 +138,7 @@ class PdfReader:
         return self._page(loaded, comments, reason=_describe_damage(loaded.text))
 
     def _recognise(self, loaded: _LoadedPage, comments: Sequence[Remark], *, why: str | None) -> Page:
-        """Return the page as tesseract reads it; else the legible part of its own text, with the reason."""
+        """Return the page as tesseract reads it; else the legible part of its own text, else EMPTY; with the reason."""
         page, text = loaded.page, loaded.text
         if not text.fragments and not comments and pdf_document.is_blank(page):
             return _empty_page(loaded, PageStatus.EMPTY, "blank")
@@ -227,7 +227,7 @@ class PdfReader:
         return self._loaded[page_number]
 
     def _peek(self, number: int) -> _LoadedPage | None:
-        """Return another page, if its content is short and has no forms, so that it takes little time; else None."""
+        """Return another page if it is loaded, or short and without forms, so that it takes little time; else None."""
         if number in self._loaded:
             return self._loaded[number]
         if not 1 <= number <= self.header.page_count or self._options.pdf_reader == "pdfplumber":

@@ -232,7 +232,7 @@ def _join_columns(grid: Grid, lines: Iterable[Sequence[Word]]) -> Grid:
 
 
 def _find_head(grid: Grid, lines: Iterable[Sequence[Word]], words: Sequence[Word]) -> float:
-    """Return the top of the lines that name the columns of a table of amounts; of a drawn one, if its own name none."""
+    """Return the top of the lines that name columns of amounts; the grid's if it is of words or drawn with names."""
     xs, top = grid.xs, grid.ys[0]
     texts = [[p.text for p in group_phrases(line) if p.x0 > xs[1] - SNAP] for line in lines]
     counted = [any(is_amount(text) and not is_year(text) for text in row) for row in texts if row]
@@ -262,7 +262,7 @@ def _find_head(grid: Grid, lines: Iterable[Sequence[Word]], words: Sequence[Word
 def make_row_boxes(
     xs: Sequence[float], top: float, bottom: float, words: Sequence[Word], rules: Sequence[Edge]
 ) -> list[BBox]:
-    """Return the cells of a table between given column lines; rules: horizontal edges of the page."""
+    """Return the cells of a table between column lines, none without words; rules: horizontal edges of the page."""
     lines = _read_lines(xs, top, bottom, words)
     if not lines:
         return []
@@ -351,7 +351,7 @@ def _header_boxes(
     rules: Sequence[Edge],
     body: Sequence[_Line] = (),
 ) -> list[BBox]:
-    """Return the cells of the header: lines below each other over the same columns are one name."""
+    """Return the cells of a header, in which lines over the same columns are one name; bounds: y between lines."""
     items: list[_Name] = []
     extents = _column_extents(xs, [*lines, *body])
     for n, line in enumerate(lines):
@@ -395,7 +395,7 @@ def _find_spans(
     extents: Sequence[tuple[float, float]],
     rules: Sequence[Edge],
 ) -> list[tuple[int, int]]:
-    """Return the columns of each phrase in a line of the header."""
+    """Return the first and last columns of the names in line `n` of a header; two in one place are one."""
     line, below, end = lines[n], lines[n + 1 :], len(extents) - 1
     if len(line.spans) == 1 and below and _is_middle(line.phrases[0], 0, end, extents):
         return [(0, end)]  # a title of the whole table
@@ -526,7 +526,7 @@ def _repeats(lines: Sequence[_Line]) -> bool:
 
 
 def _goes_on(above: _Line, below: _Line, *, cased: bool) -> bool:
-    """Return whether the text of a line goes on in the next: one of them has no values, and a word is left over."""
+    """Return whether a line goes on in the next: one has no values, a word is left over; cased: by capitals."""
     if above.label and below.label:
         left_over = (cased and below.label[:1].islower()) or bool(UNFINISHED.search(above.label))
         return left_over and not (above.values and below.values) and not above.label.endswith(":")

@@ -74,7 +74,7 @@ def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_wid
 
 
 def fill_grids(grids: Iterable[Grid], words: Sequence[Word], rules: Sequence[Edge]) -> list[Table]:
-    """Return drawn grids with their words as tables, but for mere decoration; rules: horizontal edges of the page."""
+    """Return grids with their words as tables, but no decoration or single cell; rules: horizontal edges of a page."""
     whole: list[Grid] = []
     for grid in grids:
         # a few empty places are cells whose lines were forgotten
@@ -104,7 +104,7 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], rules: Sequence[Edg
 
 
 def remove_table_words(fragments: Iterable[Fragment], words: Sequence[Word], tables: Sequence[Table]) -> list[Fragment]:
-    """Return the runs of text without the words that went into tables."""
+    """Return the runs of text without the words that went into tables; a run of these alone goes."""
     table_words = {word for table in tables for word in table.words}
     touched = {word.line for word in table_words}
     rest: dict[tuple[int, int], list[Word]] = defaultdict(list)
@@ -154,9 +154,7 @@ def is_form(cells: Sequence[Cell]) -> bool:
 
 
 def _place_words(grid: Grid, words: Sequence[Word]) -> dict[GridCell, list[Word]]:
-    """Return the words of each cell. A word belongs to the cell around its middle, whole: lines of a table may run
-    through the digits of an amount, and boxes for single digits through a number.
-    """
+    """Return the words of each cell that has any: those whose middle it holds, whole, as lines run through amounts."""
     places = grid.places()
     cell_words: dict[GridCell, list[Word]] = defaultdict(list)
     for word in words:
@@ -328,7 +326,7 @@ def read_items(cells: Sequence[Cell]) -> list[Item]:
 
 
 def drop_notes(grid: Grid, cell_words: Mapping[GridCell, list[Word]]) -> Grid:
-    """Return the grid without those last rows that are sentences below the table."""
+    """Return the grid without last rows that are sentences below the table; the grid itself without such."""
     rows: dict[int, list[tuple[GridCell, list[Word]]]] = defaultdict(list)
     for cell, words in cell_words.items():
         rows[cell.row].append((cell, words))

@@ -86,7 +86,7 @@ def find_place(span: Span, beside: Span) -> int:
 
 
 def mark_words(words: Sequence[Word], spans: Sequence[Span], texts: Sequence[str]) -> Iterator[Word]:
-    """Yield the words of a line in the signs of `texts`, those of its spans; a word may begin behind a raised sign."""
+    """Yield a line's words in the signs of `texts`, those of its spans, cut behind raised ones; else as they are."""
     signs = [(sign, i) for i, span in enumerate(spans) for sign in span["text"] if not sign.isspace()]
     shown = [text.strip() for text in texts]
     at = 0
@@ -280,7 +280,7 @@ def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
 
 
 def _is_struck_twice(fragments: Sequence[Fragment]) -> bool:
-    """Return whether a run is drawn again over itself, as bold letters or as a shadow."""
+    """Return whether a run is drawn again over itself, as bold or with a shadow; False above MOST_STRUCK signs."""
     if sum(len(fragment.text) for fragment in fragments) > MOST_STRUCK:
         return False
     places: dict[tuple[str, int, int], Fragment] = {}

@@ -52,7 +52,7 @@ class Phrase(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Return whether a text is an amount, a share, a date in digits or a dash."""
+    """Return whether a text is an amount, a share, a date in digits, a dash or empty, raised marks aside."""
     return bool(NUMBER.fullmatch(drop_marks(text)))
 
 

@@ -22,7 +22,7 @@ MOST_FIELD_CHARS = 1_000_000
 
 
 def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a CSV or TSV file as a sheet whose rows and columns are named as a spreadsheet program names them."""
+    """Read a CSV or TSV file up to MOST_CELLS, its cells named as spreadsheet programs do. Raises DocumentError."""
     decoded = decode(read_bytes(path))
     delimiter = detect_delimiter(decoded.text)
     cells, last_row = _cells(decoded.text, delimiter)
@@ -36,7 +36,7 @@ def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 
 def detect_delimiter(text: str) -> str:
-    """Return the delimiter that gives most rows the same number of fields, more than one; the comma if none does."""
+    """Return the delimiter that gives most of SAMPLED_ROWS rows the same number of fields, over one; else the comma."""
     preferred, best_share = ",", 0.0
     for delimiter in DELIMITERS:
         rows = [row for row in itertools.islice(_rows(text, delimiter), SAMPLED_ROWS) if row]

@@ -155,7 +155,7 @@ def _find_shown_pieces(cells: Cells, merged: Sequence[Area], grid: VisibleGrid) 
 
 
 def _filled_columns(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
-    """Return the columns of each row that hold something, those under a merged cell with content included."""
+    """Return the columns of each row that hold something, or stand under merged cells with content (MOST_COVERED)."""
     filled = {row: set(columns) for row, columns in cells.items() if columns}
     last_row = max(filled, default=0)
     last_column = max((max(columns) for columns in filled.values()), default=0)
@@ -170,7 +170,7 @@ def _filled_columns(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]
 
 
 def _find_areas(filled: Mapping[int, set[int]]) -> Iterator[Area]:
-    """Yield rectangles that no empty row or column crosses."""
+    """Yield rectangles that no empty row or column crosses, in the order in which they are read."""
     waiting = [(sorted(filled), 0, 1 << 20)]  # more columns than a sheet can have
     while waiting:
         rows, left, right = waiting.pop()
@@ -279,7 +279,7 @@ def _make_table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area],
 
 
 def _header_rows(area: Area, cells: Cells) -> int:
-    """Return how many first rows name the columns: words, years or dates above amounts, or a full row of words."""
+    """Return how many first rows name columns: up to four of words or dates above amounts, or a full one of words."""
     rows = range(area.top, min(area.bottom, area.top + MOST_HEADER_ROWS) + 1)
     count = next((i for i, row in enumerate(rows) if _has_amount(cells, row, area)), None)
     if count is None:

@@ -66,7 +66,7 @@ class Section:
 
 
 def is_date(code: str) -> bool:
-    """Return whether a format shows numbers as dates or times."""
+    """Return whether a format, by its first section, shows numbers as dates or times."""
     return _parse_sections(code)[0].is_date
 
 
@@ -120,7 +120,7 @@ def _parse_sections(code: str) -> list[Section]:
 
 
 def _write_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
-    """Return digits in the places of the format, with the literals around and between them."""
+    """Return a number in the places of a format, with its literals; `value` as General where it has too many digits."""
     kinds = [kind for kind, _ in tokens]
     if "digit" not in kinds:
         general = format_general(float(number))
@@ -219,7 +219,7 @@ def _write_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> s
 
 
 def _date_part(code: str, moment: datetime, *, minutes: bool, half_day: bool) -> str:
-    """Return what one code (`yyyy`, `mm`, `aaa`) shows of a moment; half_day: hours run from 1 to 12."""
+    """Return what one code (`yyyy`, `mm`, `aaa`) shows of a moment; half_day: hours run to 12; minutes: `m` is one."""
     day, month, weekday = f"{moment:%A}", f"{moment:%B}", "월화수목금토일"[moment.weekday()]
     names = {"aaa": weekday, "aaaa": f"{weekday}요일", "ddd": day[:3], "dddd": day}
     names |= {} if minutes else {"mmm": month[:3], "mmmm": month, "mmmmm": month[0]}

@@ -158,7 +158,7 @@ def _read_styles(package: Package, part: str | None) -> Sequence[Style]:
 
 
 def _read_ground(pattern: ET.Element | None) -> Color | None:
-    """Return the colour of a fill; None for a pattern of several."""
+    """Return the colour of a fill, white for none; None for a pattern of several, and where it is not told."""
     if pattern is None or pattern.get("patternType", "none") == "none":
         return WHITE if pattern is not None else None
     return _read_color(pattern.find("{*}fgColor")) if pattern.get("patternType") == "solid" else None
@@ -184,7 +184,7 @@ _PICTURES = re.compile(r"xl/(?:charts/chart[^/]*\.xml|media/.+)")
 
 
 def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a workbook as a whole, with a page for each sheet; pages have no numbers, cells have names."""
+    """Read a workbook, up to MOST_CELLS, with a page without a number for each sheet. Raises DocumentError."""
     refuse_encrypted(path, password, program="Excel")
     with Package(path, caps=CAPS) as package:
         book = read_workbook(package)
@@ -215,7 +215,7 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def add_pieces(blocks: BlockList, pieces: Sequence[Piece], *, sheet: str | None, number: int | None = None) -> None:
-    """Add the name of a sheet as a heading, then its tables and texts."""
+    """Add the name of a sheet that has pieces as a heading, then its tables and texts; number: 0-based section."""
     prefix = f"{sheet_name(sheet)}, " if sheet else ""
     if sheet and pieces:
         blocks.add("heading", sheet, level=1, section=number, at=prefix[:-2])
@@ -300,7 +300,7 @@ class Sheet(WithoutDoctype):
         return VisibleGrid(Lines(self._hidden_rows), Lines(hidden_columns))
 
     def end(self, tag: str) -> ET.Element:
-        """Keep what an element says when it ends, and drop the element."""
+        """Keep what an element says when it ends, and return it, empty unless it is part of a cell."""
         element = super().end(tag)
         match local_name(tag):
             case name if name in _CELL_PARTS:
@@ -338,7 +338,7 @@ class Sheet(WithoutDoctype):
                 self._keep(raw, column, cell)
 
     def _keep(self, raw: str, column: int, cell: ET.Element) -> None:
-        """Keep the value of a cell, with those that are seen or with those that are not."""
+        """Keep the value of a cell among those that are seen or those that are not; beyond the limit, note the cut."""
         styles, style_number, kind = self._book.styles, cell.get("s", ""), cell.get("t", "n")
         number = int(style_number) if style_number.isdigit() else 0
         style = styles[number] if number < len(styles) else Style(GENERAL)
@@ -380,7 +380,7 @@ def _is_hidden(line: ET.Element, size: str) -> bool:
 
 
 def read_comments(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
-    """Return the cell and the text of each note and comment on a sheet."""
+    """Return the name of the cell and the text of each note and comment on a sheet but blank ones."""
     comments: list[tuple[str, str]] = []
     for link in read_links(package, sheet.part).values():
         if link.type == "comments" and not link.external and link.target in package.names:
