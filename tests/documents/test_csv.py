@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.documents.blocks import Block, Document
+from tasks.documents.document_errors import CorruptDocument
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
 from tasks.documents.sheets import csv_reader
@@ -52,14 +53,16 @@ def test_the_delimiter_is_the_one_that_fits(text: str, expected: str) -> None:
     assert detect_delimiter(text) == expected
 
 
-def test_quoted_fields_keep_delimiters_and_lines(tmp_path: Path) -> None:
+def test_quoted_fields_keep_delimiters_and_lines_and_must_end(tmp_path: Path) -> None:
     block = table(read(tmp_path, '항목,금액\n"도로, 다리\n보수","1,200"\n'.encode()))
     assert [cell.text for cell in block.cells] == ["항목", "금액", "도로, 다리\n보수", "1,200"]
+    with pytest.raises(CorruptDocument, match="its quotes may not be closed"):
+        read(tmp_path, b'a,b\n1,"open\n' + b"x,1\n" * 300_000)
 
 
 def test_a_long_table_is_cut_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_reader, "MOST_CELLS", 10)
     document = read(tmp_path, b"a,b\n" + b"1,2\n" * 10)
     assert len(table(document).cells) == 10
-    assert document.notes == ("Only the rows up to 5 were read, as the file has more than 10 cells; split it.",)
-    assert read(tmp_path, b",".join([b"1"] * 11)).notes[0].startswith("Only the rows up to 0 were read")
+    assert document.notes == ("Only rows up to 5 were read, as the file has more than 10 cells; split it.",)
+    assert read(tmp_path, b",".join([b"1"] * 11)).notes[0].startswith("Only rows up to 0 were read")

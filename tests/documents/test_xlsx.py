@@ -76,6 +76,13 @@ def test_numbers_stand_as_their_formats_show_them(tmp_path: Path) -> None:
     assert table.text.splitlines()[1] == "도로 | ₩1,350,000 | -12.5% | 2024-05-31 | TRUE"
 
 
+def test_what_is_no_number_stands_as_it_is_written(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.xlsx", ("S", rows(*BUDGET)))
+    changed(path, "xl/worksheets/sheet1.xml", lambda xml: xml.replace(">1350<", ">1e999<").replace(">868<", ">NaN<"))
+    (table,) = blocks(path)
+    assert table.text == "부서 | 2023 | 2024\n총무과 | 1200 | 1e999\n기획과 | NaN | 450"
+
+
 def test_a_label_is_set_in_by_its_alignment(tmp_path: Path) -> None:
     def write(book: Any, sheet: Any) -> None:
         rows(*BUDGET)(book, sheet)

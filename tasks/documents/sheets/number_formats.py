@@ -71,7 +71,7 @@ def is_date(code: str) -> bool:
 
 
 def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
-    """Write a number as its format shows it; what the format cannot show is written as General."""
+    """Write a finite number as its format shows it; what the format cannot show is written as General."""
     # of its shortest spelling: 1.005 is rounded as people read it
     number, sections, bare = Decimal(repr(value)), _parse_sections(code), False
     section: Section | None = None
@@ -79,10 +79,10 @@ def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
         # the first section whose condition it meets, else the first one without a condition behind it
         meets = (each for each in sections if each.condition and _COMPARE[each.condition[0]](number, each.condition[1]))
         section = next(meets, None) or next((each for each in sections[1:] if not each.condition), None)
-    elif number.is_finite():
+    else:
         bare = number < 0 and len(sections) > 1  # the format for negative numbers writes their sign
         section = sections[1 if bare else 2 if number == 0 and len(sections) > 2 else 0]
-    if section is None or not number.is_finite() or not all(each.is_read for each in sections):
+    if section is None or not all(each.is_read for each in sections):
         return format_general(value)
     if section.is_date:
         return _write_date(value, section.tokens, since_1904=since_1904) or format_general(value)
@@ -90,7 +90,7 @@ def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
 
 
 def format_general(value: float) -> str:
-    """Write a number without a format: eleven digits at most, as cells show it."""
+    """Write a finite number without a format: eleven digits at most, as cells show it."""
     if value == int(value) and abs(value) < 1e15:  # a double holds fifteen digits
         return str(int(value))
     text = f"{value:.11g}"

@@ -367,7 +367,8 @@ class Sheet(WithoutDoctype):
             return Value(make_storable(raw.replace("T", " ").removesuffix(" 00:00:00")), "date")
         try:
             number = float(raw if kind == "n" else "")
-        except ValueError:
+            int(number)  # infinity and NaN are no numbers of a sheet
+        except (OverflowError, ValueError):
             return Value(unescape(raw), "text")
         if format == GENERAL:
             return Value(format_general(number), "number")
