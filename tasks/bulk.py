@@ -262,7 +262,7 @@ class _Sender:
         return self._waiting.popleft()
 
     def _count(self, answer: Answer | ModelError) -> None:
-        """Count failures and refusals; where the endpoint is away, or has failed all for long, what waits fails too."""
+        """Count failures, which may end what waits, and refusals: many before any answer end the run with the error."""
         if isinstance(answer, Answer):
             self._refusals = None
         elif self._refusals is not None and refuses_all_alike(answer):

@@ -228,8 +228,8 @@ def show_report(report: EvalReport, *, name: str | None = None) -> None:
 
 
 def _score_rows(result: TaskResult) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a task: its main metric, then the scores of policies that read answers otherwise and of each
-    requested k; of code every pass@k, by language or difficulty where there are several."""
+    """Yield rows (task, metric, score, interval, items, samples, tokens): the main metric, then policies that read
+    answers otherwise and each requested k; of code every pass@k, by language or difficulty where there are several."""
     from tasks.grading.reading import POLICIES
     from tasks.grading.sample_statistics import AT_K
 

@@ -283,7 +283,7 @@ def _build_spec(
     base_url: str | None = None,
     api_key_env: str | None = None,
 ) -> ModelSpec:
-    """Build the spec of a model; `args` may hold its endpoint, its rates, and a key, which goes to the environment.
+    """Build the spec of a model; a key in `args`, or an address with credentials, goes to the environment.
 
     role: MODEL or JUDGE, in names of variables. Rates that are not given are the defaults of an evaluation.
     """

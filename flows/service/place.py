@@ -145,7 +145,7 @@ class ServiceSettings(Record, extra="ignore"):
 def settle_settings(
     options: UpOptions, before: ServiceSettings | None, environment: Mapping[str, str], *, secret: str
 ) -> ServiceSettings:
-    """Return the settings of the service; port, pools and collections not given stay as they were. Raises Refused.
+    """Return the settings; port, pools, collections not given stay, the last two of one server. Raises Refused.
 
     secret: key of the hashes by which environment variables are compared.
     """

@@ -352,7 +352,7 @@ def _rows_of(table: ET.Element) -> Iterator[tuple[ET.Element | None, ET.Element]
 
 
 def _all_text(node: ET.Element) -> Iterator[str]:
-    """Yield the words below an element, code left out."""
+    """Yield the words below an element, without those of scripts, styles, titles and descriptions."""
     if node.tag not in _DROPPED:
         yield from (node.text or "").split()
         for child in node:

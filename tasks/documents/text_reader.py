@@ -131,7 +131,7 @@ def _detect_utf16(data: bytes) -> str | None:
 
 
 def _nearly_utf8(data: bytes) -> str | None:
-    """Return UTF-8 text of which at most 1 % of non-ASCII signs are invalid (else nearly all are); None otherwise."""
+    """Return UTF-8 of which 1 % of non-ASCII signs, or one, is invalid at most, as U+FFFD; None for other bytes."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

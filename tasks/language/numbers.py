@@ -53,7 +53,7 @@ def read_numbers(text: str) -> list[Number]:
 
 
 def _read(text: str) -> list[Number]:
-    """Return the numbers of a text in order; dates, times and amounts in Hangul are read first, as wholes."""
+    """Return the numbers of a text in order, not those of ids and marks; dates, times, Hangul amounts as wholes."""
     working = text.translate(words.PLAIN_SIGNS)
     numbers: list[Number] = []
     for pattern, read in _CALENDAR_READERS:

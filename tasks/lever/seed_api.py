@@ -129,7 +129,7 @@ class PointerSelectorV3(PointerSelector):
         """Return the GRPO objective: `loss`, `ppo_loss`, `kl_loss`, `kl`, `mean_ratio`, `mean_` and `std_advantage`.
 
         old_log_probs: (B, G), as `compute_log_probs_per_beam` gave them at the start; ref_log_probs: of the policy to
-        stay near, none: the same. use_top_k: the loss is taken over the best k; advantages always over the whole group.
+        stay near, none: the same. use_top_k: loss and means are taken over the best k, advantages over the whole group.
         """
         new = self.compute_log_probs_per_beam(query_emb, cand_emb, beam_labels)
         advantage = self.compute_advantage(beam_rewards, judged=judged)
@@ -591,7 +591,7 @@ def collate_fn_v3(batch: Sequence[Item], processor: Any = None) -> Item:
 
 
 def _collate_groups(batch: Sequence[Item]) -> Item:
-    """Return labels and rewards of a batch, padded to the largest group, with a mask of what is no padding."""
+    """Return `beam_labels`, both `beam_rewards`, padded to the largest group, and `judged`: False at the padding."""
     labels = [item["beam_labels"] for item in batch]
     # filled up with the first pointer, which can be scored as any other can
     filled = [

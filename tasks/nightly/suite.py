@@ -247,7 +247,7 @@ def _anchor(name: str, value: JsonValue, folder: Path) -> JsonValue:
 
 
 def _anchor_task(word: JsonValue, folder: Path) -> JsonValue:
-    """Return the name of a task, or that of a file of tasks below the suite's folder: `own.yaml:NAME`."""
+    """Return a task, or a dict with its `task_name`, so: a file of tasks, `own.yaml:NAME`, below the suite's folder."""
     if isinstance(word, dict):
         return word | {"task_name": _anchor_task(word.get("task_name"), folder)}
     if not isinstance(word, str):

@@ -74,7 +74,7 @@ def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_wid
 
 
 def fill_grids(grids: Iterable[Grid], words: Sequence[Word], rules: Sequence[Edge]) -> list[Table]:
-    """Return grids with their words as tables, but no decoration or single cell; rules: horizontal edges of a page."""
+    """Return grids with their words as tables, without notes below; no prose, chart, decoration or single cell."""
     whole: list[Grid] = []
     for grid in grids:
         # a few empty places are cells whose lines were forgotten

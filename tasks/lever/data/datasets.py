@@ -110,8 +110,8 @@ def open_dataset(
     validation: number of queries, or below 1 their share of those to learn from; at most half of these.
     test: None: all that are left, and half of what is left of a single file.
     metric: of a user's own dataset, see `Dataset`; None: by the fields of its items.
-    queries_of: file of an earlier run that names the train queries.
-    Raises DatasetUnusable naming the file and what to do, FileUnusable for `queries_of`.
+    queries_of: file of an earlier run that names the train queries; not read for a user's own dataset.
+    Raises DatasetUnusable naming the file and what to do, FileUnusable for `queries_of`, OptionUnusable.
     """
     sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
     if name.endswith(OWN_SUFFIX):

@@ -203,7 +203,7 @@ def read_items(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] |
 
 @lru_cache(maxsize=8192)
 def _parse_text(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """Return the numbers of the questions, and the tokens of all answers but the last; nothing for other texts."""
+    """Return the numbers of all questions, tokens of all answers but the last (UNKNOWN if none); else ((), ())."""
     items = [(question.strip(), answer.strip()) for question, answer in _ITEM.findall(text)]
     *earlier, last = [answer for _, answer in items] or ["missing"]
     if last or not all(earlier) or any(question not in QUESTIONS for question, _ in items):

@@ -180,7 +180,7 @@ def mentions(text: str) -> list[Mention]:
 
 
 def _find_hangul(name: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of a Korean name in a text, as a whole word, which may hold spaces and end in a particle."""
+    """Yield start and end, its particle left out, of a Korean name as a whole word; spaces may be in it."""
     pattern = r"\s?".join(map(re.escape, name))
     for match in re.finditer(rf"(?<![가-힣A-Za-z]){pattern}(?P<rest>[가-힣]*)", text, re.IGNORECASE):
         word = f"{name}{match['rest']}"

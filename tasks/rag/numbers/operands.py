@@ -166,7 +166,7 @@ def _make_ratio(part: str, whole: str, question: str) -> Reading:
 
 
 def _make_differences(more: str, less: str, shared: str, question: str) -> Iterator[Reading]:
-    """Yield a ratio where the question asks for times; else a relative difference if it may be, then `more − less`."""
+    """Yield a ratio if times are asked; else a relative change if it may be, and `more − less`, swapped for “less”."""
     if TIMES.search(question):
         yield _make_ratio(more, less, question)
         return

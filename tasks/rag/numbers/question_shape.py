@@ -151,7 +151,7 @@ def _parse_atoms(text: str, all_names: str) -> Iterator[Atom]:
 
 
 def _classify(word: str, all_names: str) -> str:
-    """Return the class of a word: `n` a name, `a` or `x` a sign, `f` free, one of CLASSES, `U` unknown."""
+    """Return a class: `n` NAME, OWNER; `a` & and ·, `x` other signs; one of CLASSES; `f` names, digits; `U` unknown."""
     plain = re.sub(r"['’]s?$", "", word.lower())
     if word in (NAME, OWNER):
         return "n"

@@ -104,7 +104,7 @@ def consonants_of(spoken: str) -> str:
 
 
 def sounds_alike(korean: str, latin: str) -> bool:
-    """Return whether a Korean name sounds like a Latin one: two equal consonants or more, and vowels much alike."""
+    """Return whether a Korean name sounds like a Latin one: the same consonants, at least two; vowels much alike."""
     from rapidfuzz import fuzz
 
     korean_sound, latin_sound = spell_sound(korean), spell_sound(latin)

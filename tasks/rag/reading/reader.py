@@ -445,7 +445,7 @@ class _Answer:
         return write_amount(self.display(), self.unit(), self.scale(), self.language)
 
     def sentence(self) -> str:
-        """Return the answer as a sentence that names its cells: their rows, columns and periods."""
+        """Return the answer with its marks `[1]`: cells by row, column and period, and a result; labels stand alone."""
         titles, cells = TITLES[self.language], self.list_cells()
         match self.operation:
             case "value" | "negated" | "list" | "max" | "min":
