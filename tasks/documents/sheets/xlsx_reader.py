@@ -72,7 +72,7 @@ class Style(NamedTuple):
     """Look of a cell: its number format, why it is not seen if it is not, and its indent."""
 
     format: str
-    """Its number format."""
+    """Number format of the cell, such as `#,##0.00`."""
     unseen: str | None = None
     """Why its letters are not seen, unless something else lies behind them."""
     indent: float = 0

@@ -233,7 +233,7 @@ class Card(Record):
     judgments: dict[str, int]
     """Stage → prompts that the judge was asked at most, in all seeds of the run."""
     leaks: tuple[str, ...]
-    """What was left out of the dataset, and why."""
+    """Sentences on the items that were left out of the dataset, and on leaks between its splits."""
     anchors: Dataset
     """A few validation queries, and candidates (`train`) among which the selector has to choose for all of them."""
     files: dict[str, str]

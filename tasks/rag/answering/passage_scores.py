@@ -164,7 +164,7 @@ LONG_CHARS = 200
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d|[,.]\d)")  # no year: 2023 of 2023,5 and 20231
 _ENDS_SENTENCE = re.compile(r"(?:\b[a-z]\S*|[가-힣])[.?!]$|[다요까]$")
 _TERM = re.compile(r"[^:：.]{1,60}(?=[:：]\s)")
-"""What a line of a glossary says the meaning of."""
+"""The term that a line of a glossary explains: what stands before its colon."""
 MOST_LINE_CHARS = 80
 """Longest line of text that may be a row of a table that has lost its lines."""
 

@@ -71,7 +71,7 @@ class Passage(NamedTuple):
     hit: int = 0
     """Position of its hit."""
     place: int = 0
-    """Its position among the passages of the hit."""
+    """Position of the passage among those of its hit, from 0."""
 
     @property
     def text_with_context(self) -> str:

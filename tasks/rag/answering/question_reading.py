@@ -17,7 +17,7 @@ from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import YEARS, find_years
 from tasks.rag.numbers.periods import PART_SAID, WHOLE_YEAR, Part, When, part_of_year, write_years_out
-from tasks.rag.planning.type_words import fill_parts
+from tasks.rag.planning.type_words import compile_filled
 from tasks.rag.retrieval.expansion import expand, find_terms
 
 AnswerType = Literal[
@@ -29,15 +29,9 @@ NUMERIC = frozenset[AnswerType](("number", "money", "percent", "count"))
 """Types whose answer is a number."""
 
 _WORDS = tomllib.loads((files("tasks.rag.answering") / "question_words.toml").read_text("utf-8"))
-
-
-def _compile(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    return re.compile(fill_parts(pattern, _WORDS["parts"]), flags)
-
-
-WANTED = [(rule["kind"], _compile(rule["asked"], re.IGNORECASE)) for rule in _WORDS["wanted"]]
+WANTED = [(rule["kind"], compile_filled(rule["asked"], _WORDS["parts"], re.IGNORECASE)) for rule in _WORDS["wanted"]]
 """Types of answers, each with the pattern of the questions that ask for it; the first that fits counts."""
-LOOKS = {name: _compile(sign) for name, sign in _WORDS["answers"].items()}
+LOOKS = {name: compile_filled(sign, _WORDS["parts"]) for name, sign in _WORDS["answers"].items()}
 """What an answer of each type looks like; letter case counts, because names are told by it."""
 ASKING = frozenset[str](_WORDS["asking"].split())
 """Words that ask, or that any question may hold, as the index splits them."""
@@ -95,7 +89,7 @@ class Term(NamedTuple):
     word: str
     """The word as the index splits words."""
     weight: float
-    """Its weight before the rarity of the word is known."""
+    """Weight of the word in the question, before its rarity in the index is known."""
     focus: bool
     """Whether it names what is asked for, and not only what it is asked about."""
     literal: bool

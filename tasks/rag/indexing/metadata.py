@@ -38,7 +38,7 @@ class MatchedMetadata(NamedTuple):
     by_file: dict[str, dict[str, str]]
     """File name → the cells of its row; files without a row are not here."""
     warnings: tuple[str, ...] = ()
-    """What is wrong with rows of the CSV, a sentence each."""
+    """A sentence for each row of the CSV that could not be used as it stands."""
     files_without_row: tuple[str, ...] = ()
 
 

@@ -147,7 +147,7 @@ class _Table(NamedTuple):
     page: int
     """The last page that it stands on."""
     part: Block
-    """Its part on that page."""
+    """Part of the table on its last page."""
 
 
 def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:

@@ -118,7 +118,7 @@ class Task(NamedTuple):
 
 
 class Computation(NamedTuple):
-    """What a question asks to be worked out."""
+    """The tasks of arithmetic that a question sets, and how it wants their results shown."""
 
     tasks: tuple[Task, ...]
     language: Language

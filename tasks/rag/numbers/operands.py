@@ -20,13 +20,13 @@ from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation,
 from tasks.rag.numbers.periods import PART_SAID, When
 from tasks.rag.numbers.question_shape import YEAR_SAID, mark_names
 from tasks.rag.numbers.written_formulas import read_written_formula
-from tasks.rag.planning.type_words import fill_parts
+from tasks.rag.planning.type_words import compile_filled
 
 WORDS = tomllib.loads((files("tasks.rag.numbers") / "operand_words.toml").read_text("utf-8"))
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    return re.compile(fill_parts(pattern, WORDS["parts"]), re.IGNORECASE)
+    return compile_filled(pattern, WORDS["parts"], re.IGNORECASE)
 
 
 PATTERN = {name: _compile(text) for name, text in WORDS["words"].items()}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tasks.rag.numbers.concepts import Mention, mentions
 from tasks.rag.numbers.expressions import NAME_BRACKETS, YEARS, Line
 from tasks.rag.numbers.periods import PART_SAID
-from tasks.rag.planning.type_words import fill_parts, without_particles
+from tasks.rag.planning.type_words import compile_filled, without_particles
 
 WORDS = tomllib.loads((files("tasks.rag.numbers") / "computation_words.toml").read_text("utf-8"))
 
@@ -24,7 +24,7 @@ def any_of(name: str) -> re.Pattern[str]:
     """Compile the pattern of that name in `computation_words.toml`, or several of them to one."""
     words = WORDS[name]
     pattern = words if isinstance(words, str) else "|".join(f"(?:{each})" for each in words)
-    return re.compile(fill_parts(pattern, WORDS["parts"]), re.IGNORECASE)
+    return compile_filled(pattern, WORDS["parts"], re.IGNORECASE)
 
 
 LINE, NAME, OWNER = "¤", "‡", "†"

@@ -38,9 +38,11 @@ _PARTS: dict[str, str] = {
 }
 
 
-def fill_parts(pattern: str, parts: Mapping[str, str] = _PARTS) -> str:
-    """Return a pattern of a list of words with the parts that it names filled in, as in `비교<TAIL>`."""
-    return re.sub("<([A-Z]+)>", lambda part: fill_parts(parts[part[1]], parts), pattern)
+def compile_filled(pattern: str, parts: Mapping[str, str] = _PARTS, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    """Compile a pattern of a list of words with the parts that it names filled in, as in `비교<TAIL>`."""
+    while (filled := re.sub("<([A-Z]+)>", lambda part: parts[part[1]], pattern)) != pattern:
+        pattern = filled
+    return re.compile(pattern, flags)
 
 
 def _rule(
@@ -64,12 +66,12 @@ def _rule(
         pattern = rf"(?<![\w'’-])(?:{english})(?![\w'’-])"
     elif opens:
         pattern = rf"<OPENING>(?:{opens})(?![\w가-힣'’-])"
-    return Rule(query_type, word, re.compile(fill_parts(pattern)))
+    return Rule(query_type, word, compile_filled(pattern))
 
 
 PRECEDENCE: tuple[QueryType, ...] = ("compare", "followup", "multi")
 RULES = tuple(_rule(query_type, **fields) for query_type in PRECEDENCE for fields in _WORDS[query_type])
-_STEM = re.compile(fill_parts("(?P<stem>[가-힣]{2,}?)(?:<TAIL>)"))
+_STEM = compile_filled("(?P<stem>[가-힣]{2,}?)(?:<TAIL>)")
 
 
 def normalise(question: str) -> str:
