@@ -33,8 +33,7 @@ _METADATA = {"author", "description", "keywords", "date", "generator"}
 _MOST_SPANNED = {"colspan": 1000, "rowspan": 65_534}  # the limits of the HTML standard
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _NOTE_OF_GITHUB = re.compile(r"^\[\^([^\]\s]{1,16})\]:", re.MULTILINE)
-_PLACES = {"sup": 1, "sub": -1}
-"""Elements that raise or lower letters."""
+_PLACES = {"sup": 1, "sub": -1}  # elements that raise or lower letters
 _MOST_DIGITS = 3  # of the number of a note
 _PX_OF_SPACE = 4.0
 _HARD_SPACES = {"\u3000": 4, "\u2003": 4, "\u2002": 2}
@@ -208,7 +207,9 @@ class _HtmlWriter:
         """Return whether a link within the page is a mark directly behind a word or a number: that of a note."""
         mark = "".join(node.itertext()).strip() if node.tag == "a" and (node.get("href") or "")[:1] == "#" else ""
         is_mark = len(mark) == 1 or (mark.isdecimal() and len(mark) <= _MOST_DIGITS)
-        return is_mark and bool(self._text) and self._text[-1][-1:].isalnum()
+        beside = cast(Any, node).getprevious()  # behind another link it is a letter of an index, or a page
+        is_apart = beside is None or beside.tag != "a" or bool(beside.tail)
+        return is_mark and is_apart and bool(self._text) and self._text[-1][-1:].isalnum()
 
     def _add_styled(self, node: ET.Element, kind: Kind, level: int | None) -> None:
         before = self._kind, self._level

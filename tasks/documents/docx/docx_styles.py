@@ -20,8 +20,7 @@ _CAPTION_STYLES = {"caption", "캡션"}
 _BODY_TEXT_LEVEL = 9  # outlineLvl counts from 0; 9 says that the paragraph is no heading
 _TWIPS_OF_SPACE = 60  # a quarter of an em at 12 points
 VANISHED = "formatted as hidden"
-_LEAST_RISE = 6
-"""Half points by which a mark stands above or below its line."""
+_LEAST_RISE = 6  # half points by which a mark stands above or below its line
 
 
 class ListItem(NamedTuple):
