@@ -47,10 +47,10 @@ OPTIONS = Options(
     },
 )
 CHOICE = """nothing says what to learn from; choose one (minutes to hours of training; --dry-run counts first):
-  trivet lever run --dataset digits                          a small world of pictures and its judge, on this CPU
-  trivet lever run --dataset crowded                         the same with near-duplicates among the candidates
+  trivet lever run --dataset digits                          drawn pictures and their judge, on this CPU (or crowded)
   trivet lever run --dataset trec --data-dir DIR             texts with classes (sst2, agnews too); smollm2 judges
   trivet lever run --dataset okvqa --data-dir DIR --judge M  pictures (vqav2, textvqa, vizwiz too); a model M judges
+  trivet lever run --dataset FILE.jsonl --judge M            items of your own: pictures, questions or texts
   trivet lever run --config FILE.yaml                        any of it, with all parameters"""
 screen = Screen()
 FILES = 4

@@ -79,8 +79,8 @@ class DatasetConfig(Record):
         if not self.name.endswith(OWN_SUFFIX):
             return "pictures"
         item = _first_item(self.name)
-        labels = self.metric == "label" or (self.metric is None and "label" in item)
-        return "pictures" if "image" in item else "labels" if labels else "texts"
+        labels = self.metric == "label" or (self.metric is None and item.get("label") not in (None, ""))
+        return "pictures" if item.get("image") else "labels" if labels else "texts"
 
 
 def _first_item(path: str) -> dict[str, Any]:

@@ -51,6 +51,8 @@ def test_the_class_that_most_neighbours_have_gives_the_demonstrations() -> None:
     assert choose_by_vote(["q"], "abcd", (QUERIES, CANDIDATES), CLASSES, shots=2) == {"q": ("c", "b")}
     # of a and b one each: the nearest decides, and d, which is further than b, is shown
     assert choose_by_vote(["q"], "abd", (QUERIES, CANDIDATES), CLASSES, shots=2) == {"q": ("d", "a")}
+    # of a class with too few members all, behind the nearest others
+    assert choose_by_vote(["q"], "abd", (QUERIES, CANDIDATES), CLASSES, shots=3) == {"q": ("b", "d", "a")}
 
 
 def test_of_equals_the_smaller_id_is_the_more_similar_one() -> None:
@@ -75,10 +77,6 @@ def test_a_question_that_is_shown_is_shown_again_only_where_there_is_no_other() 
     questions = bank({"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 1.0], "d": [0.0, 1.0]})
     near = [choose_distinct(["q"], "abcd", (QUERIES, CANDIDATES), questions, shots=shots) for shots in (2, 3)]
     assert near == [{"q": ("c", "a")}, {"q": ("b", "c", "a")}]
-
-
-def test_a_class_with_too_few_members_is_filled_up_with_the_nearest_others() -> None:
-    assert choose_by_vote(["q"], "abd", (QUERIES, CANDIDATES), CLASSES, shots=3) == {"q": ("b", "d", "a")}
 
 
 def test_random_candidates_are_distinct_and_a_query_s_own() -> None:

@@ -239,7 +239,7 @@ def test_a_dataset_of_one_s_own_is_parted_by_picture_and_judged_by_its_fields(tm
     pictures = [{item.image_sha256 for item in one} for one in splits]
     assert sum(map(len, pictures)) == len(set().union(*pictures)) == 10
     assert own(tmp_path, items[::-1]).test == found.test
-    with pytest.raises(DatasetUnusable, match="0 can be used, 1 were left out; a: it has no answer"):
+    with pytest.raises(DatasetUnusable, match="0 can be used, 1 were left out; a: its `answers` or `label` is missing"):
         own(tmp_path, [{"id": "a", "image": "1.png", "answers": []}])
 
 
@@ -274,7 +274,7 @@ def share_of_letters(answer: str, answers: Sequence[str]) -> float:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ('{"id": 1, "text": "a", "answers": [2]}', r"own.jsonl, line 1: answers.0: Input should be a valid string"),
+        ('{"id": 1, "text": "a", "answers": [{}]}', r"own.jsonl, line 1: answers.0: Input should be a valid string"),
         ('{"id": 1, "label": "a"}\n{"text": "b"}', "line 2: id: Field required"),
         ('{"id": 1, "split": "dev"}', "line 1: split: Input should be 'train', 'validation' or 'test'"),
         ('{"id": 1, "label": "a"}\n{"id": "1", "label": "b"}', "id 1 stands there twice"),
@@ -286,6 +286,20 @@ def test_a_line_that_is_no_item_is_named(tmp_path: Path, lines: str, said: str) 
     (tmp_path / "own.jsonl").write_text(lines)
     with pytest.raises(DatasetUnusable, match=said):
         open_dataset(str(tmp_path / "own.jsonl"), None, train_queries=1, validation=1, test=1)
+
+
+def test_numbers_and_nulls_of_tables_are_read_as_the_first_item_is(tmp_path: Path) -> None:
+    items: list[dict[str, Any]] = [{"id": at, "text": f"text {at}", "label": at % 2, "image": None} for at in range(9)]
+    found = own(tmp_path, [*items, {"id": 9, "text": "a", "image": "a.png", "label": 1}, {"id": 10, "answers": 1}])
+    assert (found.metric, {item.shown_answer for item in found.items}) == ("label", {"0", "1"})
+    assert set(found.left_out) == {"9", "10"}
+
+
+def test_a_file_of_an_earlier_run_names_the_train_queries_of_one_s_own(tmp_path: Path) -> None:
+    (tmp_path / "beams.json").write_text('{"3": {"id_list": [["1", "2", "3"]], "score_list": [0.5]}}')
+    splits = [*["train"] * 7, "validation", "test"]
+    items = [{"id": at, "text": f"text {at}", "answers": "a", "split": split} for at, split in enumerate(splits)]
+    assert own(tmp_path, items, queries_of=tmp_path / "beams.json").train_queries == ("3",)
 
 
 def test_a_metric_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast, get_args
 
-from pydantic import ConfigDict, ValidationError, field_validator
+from pydantic import ConfigDict, ValidationError, model_validator
 
 from storage.records import Record
 from tasks.grading.vqa_accuracy import ENOUGH
@@ -110,21 +110,21 @@ def open_dataset(
     validation: number of queries, or below 1 their share of those to learn from; at most half of these.
     test: None: all that are left, and half of what is left of a single file.
     metric: of a user's own dataset, see `Dataset`; None: by the fields of its items.
-    queries_of: file of an earlier run that names the train queries; not read for a user's own dataset.
+    queries_of: file of an earlier run that names the train queries.
     Raises DatasetUnusable naming the file and what to do, FileUnusable for `queries_of`, OptionUnusable.
     """
     sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
     if name.endswith(OWN_SUFFIX):
-        return _open_own(Path(name), metric=metric, **sizes)
-    if name not in OFFICIAL and name not in TEXTS:
+        dataset = _open_own(Path(name), metric=metric, **sizes)
+    elif name not in OFFICIAL and name not in TEXTS:
         choices = ", ".join([*OFFICIAL, *TEXTS])
         raise DatasetUnusable(
             f"there is no dataset {name!r}; choose one of {choices}, or name a file of yours, *.jsonl"
         )
-    if data_dir is None or not data_dir.is_dir():
+    elif data_dir is None or not data_dir.is_dir():
         raise DatasetUnusable(f"{name} is read from a folder, and {data_dir} is none; name it by --data-dir")
-    read = _open_texts if name in TEXTS else _open_questions
-    dataset = read(name, data_dir, **sizes)
+    else:
+        dataset = (_open_texts if name in TEXTS else _open_questions)(name, data_dir, **sizes)
     if queries_of is None:
         return dataset
     from tasks.lever.data.earlier_files import take_queries_from  # brings torch
@@ -277,9 +277,9 @@ Split = Literal["train", "validation", "test"]
 class OwnRecord(Record):
     """A line of a user's own dataset: a picture, a text or both, and what is right."""
 
-    model_config = ConfigDict(extra="ignore")  # people keep more in their files
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)  # people keep more in their files
 
-    id: str | int
+    id: str
     text: str = ""
     image: str = ""
     """Path of the picture's file, from the folder of the dataset."""
@@ -288,15 +288,15 @@ class OwnRecord(Record):
     label: str = ""
     split: Split | None = None
 
-    @field_validator("answers", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _is_listed(cls, answers: Any) -> Any:
-        return [answers] if isinstance(answers, str) else answers
-
-    @property
-    def right_answers(self) -> tuple[str, ...]:
-        """All answers that are not blank, or the label."""
-        return tuple(answer.strip() for answer in (self.answers or (self.label,)) if answer.strip())
+    def _fill_in(cls, fields: Any) -> Any:
+        """Leave out fields that are null, as tables write them, and list an answer that stands alone."""
+        if not isinstance(fields, dict):
+            return fields
+        known = {name: value for name, value in cast(dict[str, Any], fields).items() if value is not None}
+        answers = known.get("answers", [])
+        return known | {"answers": answers if isinstance(answers, list) else [answers]}
 
 
 def _open_own(path: Path, *, metric: str | None, train_queries: int, validation: float, test: int | None) -> Dataset:
@@ -304,11 +304,12 @@ def _open_own(path: Path, *, metric: str | None, train_queries: int, validation:
 
     {"id", "text"?, "image"?, "question"?, "answers" or "label", "split"?: "train", "validation" or "test"}
     Items without a split are train; validation and test, where no item names them, take up to a quarter of it each.
+    The first item says whether all have pictures, and whether labels are weighed; others are left out.
     Raises DatasetUnusable naming line and field, OptionUnusable for the metric.
     """
     records = _read_own(path)
-    of_pictures = any(record.image for record in records)
-    if metric is None and not of_pictures and any(record.label for record in records):
+    of_pictures = bool(records[0].image)
+    if metric is None and not of_pictures and records[0].label:
         metric = "label"
     elif metric is None:  # VQA accuracy needs several people
         metric = "vqa" if min(len(record.answers) for record in records) > ENOUGH else "exact"
@@ -319,10 +320,13 @@ def _open_own(path: Path, *, metric: str | None, train_queries: int, validation:
     left_out, inspect = dict[str, str](), cache(inspect_picture)
     items: dict[Split | None, list[Item]] = {}
     for record in records:
-        problem, id, answers = "", str(record.id), record.right_answers
+        given = (record.label,) if metric == "label" or not record.answers else record.answers
+        problem, id, answers = "", record.id, tuple(answer.strip() for answer in given if answer.strip())
         item: Item = TextItem(id=id, text="", label="")
-        if not answers or (metric == "label" and not record.label):
-            problem = f"it has no {'label' if metric == 'label' else 'answer'}, or a blank one"
+        if not answers:
+            problem = f"its {'`label`' if metric == 'label' else '`answers` or `label`'} is missing or blank"
+        elif record.image and not of_pictures:
+            problem = "it has a picture, and the first item has none"
         elif of_pictures:
             item = VqaItem(
                 id=id,
@@ -352,7 +356,7 @@ def _open_own(path: Path, *, metric: str | None, train_queries: int, validation:
         validation=tuple(splits["validation"]),
         test=tuple(splits["test"]),
         left_out=left_out,
-        counted=tuple(str(record.id) for record in records),
+        counted=tuple(record.id for record in records),
         metric=metric,
     )
 
@@ -382,7 +386,7 @@ def _read_own(path: Path) -> list[OwnRecord]:
                 f"{path}, line {number}: {field}: {first['msg']}; expected "
                 '{"id", "text", "image", "question", "answers" or "label", "split"}'
             ) from error
-    if (duplicate := first_duplicate(str(record.id) for record in records)) is not None:
+    if (duplicate := first_duplicate(record.id for record in records)) is not None:
         raise DatasetUnusable(f"{path}: id {duplicate} stands there twice; number the items anew")
     if not records:
         raise DatasetUnusable(f"{path} holds no item; write a line of JSON for each")
@@ -393,13 +397,8 @@ def _split_own(
     items: dict[Split | None, list[Item]], path: Path, left_out: dict[str, str], *, validation: float, test: int | None
 ) -> dict[Split, list[Item]]:
     """Return the items by split, at most `test` of test; one not given is drawn. Raises DatasetUnusable if empty."""
-    splits: dict[Split, list[Item]] = {"train": [], "validation": [], "test": []}
-    splits |= {split: listed for split, listed in items.items() if split}
-    unassigned = items.get(None, [])
-    if unassigned and len(items) > 1:
-        splits["train"] = splits["train"] + unassigned
-        unassigned = []
-    pooled = unassigned or splits["train"]
+    splits: dict[Split, list[Item]] = {split: [*items.get(split, [])] for split in get_args(Split)}
+    pooled = [*splits["train"], *items.get(None, [])]
     counts: dict[Split, int] = {
         "test": len(pooled) // 4 if test is None else min(test, len(pooled) // 4),
         "validation": min(_count_validation(validation, len(pooled)), max(1, len(pooled) // 4)),
@@ -411,7 +410,7 @@ def _split_own(
     random.Random("0 own").shuffle(order)
     for split, count in counts.items():
         while order and not items.get(split) and len(splits[split]) < count:
-            splits[split] = splits[split] + groups[order.pop()]
+            splits[split] += groups[order.pop()]
     splits["train"] = [item for name in order for item in groups[name]]
     if missing := [split for split, listed in splits.items() if not listed]:
         first = next((f"; {id}: {why}" for id, why in left_out.items()), "")
