@@ -103,7 +103,7 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     return embed_dataset(items, views, artifacts(), tell=report_progress("embed", len(items.items)))
 
 
-@step(version=2)
+@step(version=3)
 def part_leaks(dataset: DatasetRead, *, embedded: Embedded) -> DatasetRead:
     """Return the dataset without candidates and train queries that are test or validation items again, with a note."""
     from tasks.lever.data.candidate_pools import describe_leaks, find_leaks, read_banks, without_leaks
