@@ -56,13 +56,8 @@ class ScriptedChat:
         self.rules = tuple(rules)
         self.id = "scripted"
         if self.rules:  # names the script, so that answers of another one are not taken for its own
-            # fields that came later or are gone leave the names of older scripts as they were
-            former_fields = {"image_size": None, "image_sha256": None}
-            plain_rules = [
-                rule.model_dump(exclude=None if rule.top_logprobs else {"top_logprobs"}) | former_fields
-                for rule in self.rules
-            ]
-            digest = hashlib.sha256(json.dumps(plain_rules, sort_keys=True).encode()).hexdigest()
+            plain_rules = json.dumps([rule.model_dump() for rule in self.rules], sort_keys=True)
+            digest = hashlib.sha256(plain_rules.encode()).hexdigest()
             self.id = f"scripted:{digest[:16]}"
         self.calls = 0
         """Requests answered so far, by all threads together; an answer whose likelihood was asked for is one too."""

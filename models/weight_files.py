@@ -161,7 +161,6 @@ def _digest(path: Path) -> bytes:
 VIT_B_32 = "openai/clip-vit-base-patch32"
 # its main branch has pickled weights only; this commit of the hub's own conversion has the same ones as safetensors
 SAFE_REVISIONS = {VIT_B_32: "c237dc49a33fc61debc9276459120b7eac67e7ef"}
-NICKNAMES = {"clip": VIT_B_32}
 
 
 class ClipWeights(NamedTuple):
@@ -180,7 +179,7 @@ def find_clip(name: str, *, adapters: Path | None = None) -> ClipWeights:
     a folder; with or without `hf:` before it.
     """
     name = name.removeprefix("hf:")
-    name = NICKNAMES.get(name, name)
+    name = VIT_B_32 if name == "clip" else name
     pinned = f"{name}@{SAFE_REVISIONS[name]}" if name in SAFE_REVISIONS else name
     folder = hub_folder(pinned, kind="CLIP")
     kind = read_json(folder / "config.json").get("model_type")
