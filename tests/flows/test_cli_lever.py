@@ -50,6 +50,11 @@ def test_one_run_leaves_nothing_to_the_next() -> None:
     assert before == DEFAULTS
 
 
+@pytest.mark.parametrize("name", ["demo", "small"])
+def test_the_samples_that_documents_name_can_be_run(name: str) -> None:
+    assert read_lever_config({}, file=Path(f"tests/samples/lever/{name}.yaml")).digits.judge_steps == 400
+
+
 def test_flags_go_before_the_file_and_settings_before_flags(tmp_path: Path) -> None:
     path = tmp_path / "lever.yaml"
     path.write_text("shots: 1\npool_size: 20\ngrpo: {rounds: 3, draws: 5}\n")

@@ -74,9 +74,6 @@ def test_embeddings_that_the_pools_need_are_asked_for_by_name(tmp_path: Path) ->
         ask(tmp_path, RETRIEVED, alone=False)
     [warning] = ask(tmp_path, RETRIEVED, alone=False, sampler="RetrievalSampler")[1]
     assert "it chooses from pools of 4 by RetrievalSampler (joint, 25% others)" in warning
-
-
-def test_pools_by_embeddings_none_of_which_is_here_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileUnusable, match="no embedding by which candidates are near is here"):
         ask(tmp_path, RETRIEVED.model_copy(update={"modalities": ("images",)}), alone=False, sampler="RetrievalSampler")
 
