@@ -292,4 +292,4 @@ def _list_names(names: Sequence[Path | str]) -> str:
 
 
 def _quote(name: Path | str) -> str:
-    return str(name).replace("'", "''")
+    return str(name).replace("'", "''").replace("\0", "")  # the latter would end the statement

@@ -107,7 +107,7 @@ class Sessions:
         beginning = prefix.strip().lower()
         if not ID.fullmatch(beginning):
             raise UnknownSession(
-                f"{prefix!r} is no session id; an id is hex digits such as 1f0c9a3e; {self._latest_sessions()}"
+                f"{prefix[:80]!r} is no session id; an id is hex digits such as 1f0c9a3e; {self._latest_sessions()}"
             )
         query = select(chat_sessions).where(chat_sessions.c.id.startswith(beginning)).limit(LISTED_SESSIONS)
         rows = self._database.rows(query)

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -58,7 +58,7 @@ class Question(Record):
     """Turns before this one, oldest first."""
     session: str | None = None
     """In place of `history`: the id of a kept session to go on with, or `new`; the answer is kept there."""
-    documents: tuple[str, ...] | None = Field(default=None, min_length=1)
+    documents: tuple[Annotated[str, Field(max_length=4_096)], ...] | None = Field(default=None, min_length=1)
     """Names of the documents to look in."""
     collection: str | None = None
     """Name of the collection to ask, where the server has several."""

@@ -110,7 +110,8 @@ def _note_act(scope: Scope, status: int) -> None:
     headers, method = dict(scope["headers"]), scope["method"]
     is_act = b"sec-fetch-mode" in headers and (method == "DELETE" or scope["path"].endswith(ACTS))  # of a browser
     if is_act or (status == 401 and b"authorization" in headers):
-        sender = scope["client"][0] if scope["client"] else "unknown"
+        client = scope["client"][0].partition(" ")[0] if scope["client"] else "unknown"
+        sender = f"proxy:{client}" if b"x-forwarded-for" in headers else client
         print(f"{time.strftime('%F %T')} {method} {scope['path']!a} status={status} from={sender}", flush=True)
 
 

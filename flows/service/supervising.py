@@ -225,11 +225,8 @@ def read_parts(place: Place) -> list[Part] | None:
         # a young one is STARTING for the supervisor, and running for everybody else
         alive = info["pid"] > 0 and info["statename"] in ("STARTING", "RUNNING")
         state = "running" if alive else info["statename"].lower()
-        # since it last lived for long
-        if (
-            history.rpartition(f"success: {info['name']} entered RUNNING")[2].count(f"exited: {info['name']} (")
-            >= DEATHS
-        ):
+        since_long_life = history.rpartition(f"success: {info['name']} entered RUNNING")[2]
+        if since_long_life.count(f"exited: {info['name']} (") >= DEATHS:
             state = "failed"
         since = info["now"] - info["start"] if alive else None
         states.append(Part(name=info["name"], state=state, pid=info["pid"] or None, running_s=since))

@@ -57,7 +57,7 @@ def test_filters_hold_together(file: Path) -> None:
     assert len(values(select_numbers([file], NAMES, line=["net", "sales"]))) == 2
     assert values(select_numbers([file], NAMES, line=["net"], entity=["Bolt"])) == [Decimal("0.5")]
     assert values(select_numbers([file], NAMES, years=(2021, 2022))) == [Decimal(-3)]
-    assert values(select_numbers([file], NAMES, line=["%"])) == []  # a word, and no pattern
+    assert values(select_numbers([file], NAMES, line=["%", "\0"])) == []  # a word, and no pattern
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def export_conversation(visit: Visit) -> Response:
                 sources = "\n".join(f"[{cited.n}] {cited_place(cited)}" for cited in answered.citations)
                 cells = (answered.question, answered.answer, sources, "\n".join(answered.unsupported))
                 # a cell that a sheet would compute begins with ' (OWASP, CSV injection)
-                rows.writerow(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell for cell in cells)
+                rows.writerow(f"'{cell}" if cell.startswith(tuple("=+-@\t\r")) else cell for cell in cells)
             written, kind = table.getvalue(), "text/csv"
         case shape:
             raise Problem(404, f"a conversation comes as md and csv, no longer as {shape[:20]}; print the page as PDF")

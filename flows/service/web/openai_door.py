@@ -30,7 +30,7 @@ from tasks.rag.answers import SHORT_FIELDS, Answered, Citation, Turn, cited_plac
 MODEL = "trivet"
 ALIVE_S = 10.0
 """Seconds between signs of life before a stream has content."""
-LINK = re.compile(r"\[\\\[(\d+)\\\]\]\([^)\s]*\)")  # these three: what `markdown_of` writes
+LINK = re.compile(r"\[\\\[(\d+)\\\]\]\([^)\s[]*\)")  # these three: what `markdown_of` writes
 HEADLINE = re.compile(r"\A\*\*[^\n]+\*\*\n\n")
 SOURCES = re.compile(r"\n- \\\[\d+\\\] .*", re.DOTALL)
 DOUBT = " (⚠ not supported)"

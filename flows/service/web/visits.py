@@ -48,6 +48,8 @@ LASTS_S = 7 * 24 * 3600
 """Seconds until a cookie of the sign-in ends."""
 LONGEST_DELAY_S, MOST_ADDRESSES = 10.0, 10_000
 """Longest wait for the answer to a wrong secret, and most addresses that are remembered."""
+MOST_ACT_CHARS = 1_000
+"""Longest names in the line of an act: longer ones would push the lines of others out of the log."""
 FOLDER = Path(__file__).parent
 TEMPLATES, STATIC, WORDS = FOLDER / "templates", FOLDER / "static", FOLDER / "words.toml"
 Language = Literal["en", "ko"]
@@ -154,8 +156,9 @@ class WrongSignIns:
 
 
 def sender_of(request: Request) -> str:
-    """Return the address that a request comes from, or the first word of what a proxy of this machine says."""
-    return request.client.host.partition(" ")[0] if request.client else "unknown"
+    """Return the address that a request comes from; behind `proxy:` the first word of what a proxy here says."""
+    prefix = "proxy:" if "X-Forwarded-For" in request.headers else ""  # which any account of this machine may send
+    return prefix + request.client.host.partition(" ")[0] if request.client else "unknown"
 
 
 def _are_equal(text: str, expected: str) -> bool:
@@ -267,13 +270,8 @@ class Visit(NamedTuple):
     def note_act(self, act: str, *about: str, cookie: str = "") -> None:
         """Log in one line that somebody changed something: what, who, from where. cookie: that of a new sign-in."""
         identity = self.workplace.keys.identify(cookie or self.cookie)
-        acts.info(
-            "%s by=%s from=%s about=%s",
-            act,
-            identity,
-            sender_of(self.request),
-            escape_unprintable(", ".join(about) or "-"),
-        )
+        names = escape_unprintable(", ".join(about))[:MOST_ACT_CHARS] or "-"
+        acts.info("%s by=%s from=%s about=%s", act, identity, sender_of(self.request), names)
 
     def say(self, words: str) -> str:
         """Return words of the pages in the language of the page."""

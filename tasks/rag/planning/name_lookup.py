@@ -257,13 +257,12 @@ class NameLookup:
         pieces = [
             (piece, size / len(form))
             for form in forms
-            for size in range(len(form) - 1, 1, -1)
+            for size in range(len(form) - 1, max((len(form) - 1) // 2, 1), -1)  # half of it and more
             for piece in (form[:size], form[-size:])
             if self._is_held(piece)
         ]
         matched: dict[str, float] = {}
-        enough = [*(pair for pair in part if pair[1] >= 0.4), *(pair for pair in pieces if pair[1] >= 0.5)]
-        for name_word, share in enough:
+        for name_word, share in [*(pair for pair in part if pair[1] >= 0.4), *pieces]:
             matched[name_word] = max(share, matched.get(name_word, 0.0))
         return matched
 

@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 from PIL import Image
 from pydantic import SecretStr
 
-from flows.service.web.openai_door import Message, _read_question
+from flows.service.web.openai_door import LINK, ChatRequest, Message, _read_question
 from models.embedders import open_embedder
 from tests.command import TRIVET
 from tests.flows.asks import publish_texts
@@ -136,8 +136,6 @@ def test_a_turn_before_is_history_without_its_links() -> None:
     earlier = (
         "It costs 7 won [\\[1\\]](http://h/p?k=1). On 9. (⚠ not supported)\n\n- \\[1\\] [a, page 2](http://h/p): “x”\n"
     )
-    from flows.service.web.openai_door import ChatRequest
-
     messages = [
         Message(role="system", content="Be brief."),
         Message(role="user", content="Cost?"),
@@ -147,6 +145,7 @@ def test_a_turn_before_is_history_without_its_links() -> None:
     question = _read_question(ChatRequest(messages=messages))
     assert question.question == "And then?"
     assert [(turn.question, turn.answer) for turn in question.history] == [("Cost?", "It costs 7 won [1]. On 9.\n")]
+    assert not LINK.search("[\\[1\\]](" * 200_000), "nor does it take an hour"
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_wrong_sign_ins_are_logged_and_answered_ever_later_and_a_right_one_is_no
     with caplog.at_level("INFO", "trivet.acts"), httpx.Client(base_url=served.url, follow_redirects=True) as browser:
         browser.headers["X-Forwarded-For"] = "10.0.0.8 about=nothing"
         sign_in(browser, OWNER)
-    assert re.fullmatch(r"sign-in by=owner [0-9a-f]{8} from=10\.0\.0\.8 about=-", caplog.messages[-1])
+    assert re.fullmatch(r"sign-in by=owner [0-9a-f]{8} from=proxy:10\.0\.0\.8 about=-", caplog.messages[-1])
 
 
 def test_every_door_counts_a_wrong_auth_string_with_those_of_the_sign_in(

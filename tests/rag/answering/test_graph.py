@@ -382,8 +382,9 @@ def test_reset_words_leave_the_conversation(index: Index) -> None:
         (" \n\t", "is empty"),
         ("??", "is empty"),
         ("x" * 100_000, f"100,000 characters; ask in at most {MOST_QUESTION_CHARS:,}"),
+        ("예산 " + "가나" * 300, "600 characters without a blank"),
     ],
-    ids=["nothing", "blanks", "signs", "100 KB"],
+    ids=["nothing", "blanks", "signs", "100 KB", "one long word"],
 )
 def test_a_question_that_is_none_is_refused(index: Index, question: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
