@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -57,15 +57,21 @@ def measure(calls: int = 1000, latency_ms: float = 50, concurrency: int = 64, ro
 
 
 def bare(bench: Bench, texts: list[str]) -> None:
-    """What a script would do: one client, a pool of threads."""
+    """What a script would do."""
+    settings = {"max_tokens": 1024, "temperature": 0.7, "seed": 0}
+    bodies = ({"messages": [{"role": "user", "content": text}], **settings} for text in texts)
+    ask_bare(bench.base_url, bodies, concurrency=bench.concurrency)
+
+
+def ask_bare(base_url: str, bodies: Iterable[dict[str, Any]], *, concurrency: int) -> None:
+    """Ask all by one client with a pool of threads."""
     from openai import OpenAI
 
     with (
-        OpenAI(base_url=bench.base_url, api_key="none", max_retries=0) as client,
-        ThreadPoolExecutor(bench.concurrency) as pool,
+        OpenAI(base_url=base_url, api_key="none", max_retries=0) as client,
+        ThreadPoolExecutor(concurrency) as pool,
     ):
-        answers = list(pool.map(lambda text: client.chat.completions.create(**_body(text)), texts))
-    assert len(answers) == bench.calls
+        list(pool.map(lambda body: client.chat.completions.create(model=MODEL, **body), bodies))
 
 
 def ours(bench: Bench, texts: list[str]) -> None:
@@ -81,11 +87,6 @@ def request(text: str) -> ChatRequest:
     return ChatRequest(
         messages=(Message(role="user", content=(Text(text=text),)),), temperature=0.7, max_tokens=1024, seed=0
     )
-
-
-def _body(text: str) -> dict[str, Any]:
-    message = {"role": "user", "content": text}
-    return {"model": MODEL, "messages": [message], "max_tokens": 1024, "temperature": 0.7, "seed": 0}
 
 
 @contextmanager

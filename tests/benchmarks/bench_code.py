@@ -22,13 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.benchmarks.measuring import Figures, part_command, processor_s, read_json, resident_bytes
+from tests.benchmarks.measuring import Figures, part_command, processor_s, read_json, run
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 HUMAN_EVAL = Path(__file__).parent / "peers" / "human_eval_check.py"
 WORKERS = 2
 TIMEOUT_S = 30
-WATCH_S = 0.02
 
 
 class Comparison(NamedTuple):
@@ -71,7 +70,7 @@ def measure(data: Path = DATA, peers: Path | None = None, rounds: int = 3, task:
                 raise ValueError(f"{name}: only {passed} passed of {side}, expected {passing}")
             yield f"{name}: {side}, wall s", statistics.median(one[side]["wall_s"] for one in figures)
             yield f"{name}: {side}, CPU s", statistics.median(one[side]["cpu_s"] for one in figures)
-            yield f"{name}: {side}, peak memory, MB", _watched(command) / 2**20
+            yield f"{name}: {side}, peak memory, MB", run(command, watched=True).memory_mb
 
 
 def cases(path: Path) -> Iterator[Case]:
@@ -93,16 +92,6 @@ def execute(side: str, path: str) -> dict[str, float]:
     before, started = processor_s(), time.monotonic()
     passed = (_trivet if side == "trivet" else _fresh)(compared)
     return {"wall_s": time.monotonic() - started, "cpu_s": processor_s() - before, "passed": passed}
-
-
-def _watched(command: Sequence[str]) -> int:
-    """Peak of the memory of a command with everything below it."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    peak = 0
-    while process.poll() is None:
-        peak = max(peak, resident_bytes(process.pid))
-        time.sleep(WATCH_S)
-    return peak
 
 
 def _trivet(compared: Sequence[Case]) -> int:

@@ -1,4 +1,4 @@
-"""Chunks per CPU second of the embedders, their start and memory, and look-ups in the embedding cache; one thread.
+"""Chunks per CPU second of the embedders, and their memory; one thread.
 
 Chunks are 800 characters: of English prose with figures, about 180 tokens each, and of Korean, about 370 tokens of e5.
 """
@@ -6,19 +6,12 @@ Chunks are 800 characters: of English prose with figures, about 180 tokens each,
 from __future__ import annotations
 
 import random
-import sys
-import tempfile
-from pathlib import Path
-
-import numpy as np
 
 from models.embedders import open_embedder
-from models.minilm import MiniLM, Precision, native_precision
-from storage.embeddings import EmbeddingCache
-from tests.benchmarks.measuring import Figures, cost_of, part, peak_mb, run
+from models.minilm import MiniLM, Precision
+from tests.benchmarks.measuring import Figures, cost_of, part, peak_mb
 
-CHUNKS, CHUNK_CHARS, LOOKUPS = 60, 800, 100_000
-START = "from models.embedders import open_embedder; open_embedder('minilm').embed(['first words'])"
+CHUNKS, CHUNK_CHARS = 60, 800
 PROSE = (
     "net sales of the fiscal year were lower than in the prior period because comparable demand for computing and "
     "appliances declined while gross profit rate and selling expenses rose; the board declared a dividend per share"
@@ -32,15 +25,12 @@ KOREAN = (
 
 def measure() -> Figures:
     """Everything once."""
-    yield "native precision", native_precision()
-    yield "start to first vector, CPU s", min(run([sys.executable, "-c", START]).cpu_s for _ in range(3))
     for precision in ("fp32", "bf16"):
         yield f"chunks per CPU s, {precision}", chunks_per_cpu_s(precision)
     for name in ("minilm", "e5"):
         yield from part(korean, name).items()
     cosines = (MiniLM("fp32").embed(chunks()) * MiniLM("bf16").embed(chunks())).sum(1)
     yield "least cosine of bf16 to fp32", float(cosines.min())
-    yield f"{LOOKUPS:,} cache look-ups, CPU s", lookup_cpu_s()
 
 
 def chunks_per_cpu_s(precision: Precision) -> float:
@@ -59,17 +49,6 @@ def korean(name: str) -> dict[str, float]:
         f"Korean chunks per CPU s, {name}": len(texts) / taken_s,
         f"peak of the process, {name}, MB": peak_mb(),
     }
-
-
-def lookup_cpu_s() -> float:
-    """One `get_many` of texts that are all known, in a file of 100,000 rows of 384."""
-    texts = [f"{number} " + "x" * CHUNK_CHARS for number in range(LOOKUPS)]
-    with tempfile.TemporaryDirectory() as folder:
-        cache = EmbeddingCache(Path(folder) / "embeddings.sqlite")
-        cache.put_many("bench", texts, np.ones((LOOKUPS, 384), np.float16))
-        taken = cost_of(lambda: cache.get_many("bench", texts)).cpu_s
-        cache.close()
-    return taken
 
 
 def chunks() -> list[str]:

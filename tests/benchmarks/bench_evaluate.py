@@ -10,7 +10,6 @@ the whole command; medians of rounds in turn.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import statistics
 import sys
@@ -19,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.benchmarks.bench_calls import endpoint
-from tests.benchmarks.measuring import TRIVET, Cost, Figures, run, scratch_home
+from tests.benchmarks.measuring import Cost, Figures, run, scratch_home, trivet
 
 PEERS = Path(__file__).parent / "peers"
 LATENCY_MS, CONCURRENCY = 20, 32
@@ -35,9 +34,9 @@ def measure(inspect: Path | None = None, items: int = 1_000, many: int = 10_000,
 def measure_engine(place: Path, inspect: Path | None, *, items: int, many: int) -> Figures:
     """CPU seconds beyond the start of the command, memory, and runs that have little left to do."""
     data = write_sums(place / "data", many)
-    trivet(place, data, 2)  # starts the database, fills the caches of the file system
-    start = trivet(place, data, 1)
-    thousand = trivet(place, data, items)
+    evaluate(place, data, 2)  # starts the database, fills the caches of the file system
+    start = evaluate(place, data, 1)
+    thousand = evaluate(place, data, items)
     yield "trivet, items beyond its start: CPU s", thousand.cpu_s - start.cpu_s
     yield "trivet, its start: CPU s", start.cpu_s
     peers = {"inspect_ai": inspect, "lm_eval": sys.executable}
@@ -46,15 +45,15 @@ def measure_engine(place: Path, inspect: Path | None, *, items: int, many: int) 
             command = [str(python), str(PEERS / f"{name.partition('_ai')[0]}_sums.py"), str(data / "math500.jsonl")]
             theirs = run([*command, str(items)]).cpu_s - run([*command, "1"]).cpu_s
             yield f"{name}, items beyond its start: CPU s", theirs
-    large = trivet(place, data, many)
+    large = evaluate(place, data, many)
     yield "trivet, memory of many items / of items", large.memory_mb / thousand.memory_mb
     yield "trivet, many items: peak memory, MB", large.memory_mb
     yield "trivet, many items: wall s", large.wall_s
     yield "trivet, 1 item: wall s, Prefect's start for the most part", start.wall_s
-    yield "trivet, many items again: wall s", trivet(place, data, many, overwrite=False).wall_s
-    yield "trivet, many items again, --overwrite: wall s", trivet(place, data, many).wall_s
+    yield "trivet, many items again: wall s", evaluate(place, data, many, overwrite=False).wall_s
+    yield "trivet, many items again, --overwrite: wall s", evaluate(place, data, many).wall_s
     shutil.rmtree(place / "home" / "results")
-    yield "trivet, many items again, only answers kept: wall s", trivet(place, data, many).wall_s
+    yield "trivet, many items again, only answers kept: wall s", evaluate(place, data, many).wall_s
 
 
 def measure_endpoint(place: Path, *, items: int, rounds: int) -> Figures:
@@ -62,7 +61,7 @@ def measure_endpoint(place: Path, *, items: int, rounds: int) -> Figures:
     data = place / "data"
     script = (sys.executable, str(PEERS / "lm_eval_sums.py"), str(data / "math500.jsonl"), str(items))
     ways: dict[str, Callable[[str], Cost]] = {
-        "trivet": lambda url: trivet(place, data, items, url=url),
+        "trivet": lambda url: evaluate(place, data, items, url=url),
         "lm_eval": lambda url: run([*script, url, str(CONCURRENCY)]),
     }
     walls: dict[str, list[float]] = {}
@@ -77,13 +76,13 @@ def measure_endpoint(place: Path, *, items: int, rounds: int) -> Figures:
     yield from ((name, statistics.median(seconds)) for name, seconds in walls.items())
 
 
-def trivet(place: Path, data: Path, items: int, *, url: str | None = None, overwrite: bool = True) -> Cost:
+def evaluate(place: Path, data: Path, items: int, *, url: str | None = None, overwrite: bool = True) -> Cost:
     """One run of sums, by a scripted model or an endpoint."""
     model_args = f"model=bench,base_url={url},num_concurrent={CONCURRENCY}"
     model = ["openai", "--model_args", model_args] if url else ["scripted"]
     arguments = ["eval", "run", "--model", *model, "--tasks", "MATH500", "--data-dir", str(data), "--json"]
     arguments += ["--limit", str(items), "--output_path", str(place / "out"), *(["--overwrite"] * overwrite)]
-    return run([*TRIVET, *arguments], os.environ | {"TRIVET_HOME": str(place / "home")})
+    return trivet(place / "home", *arguments)
 
 
 def write_sums(folder: Path, count: int) -> Path:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import time
 from pathlib import Path
-from typing import Any
 
-from tests.benchmarks.measuring import TRIVET, Figures, scratch_home, write_notices
+from tests.benchmarks.measuring import Figures, scratch_home, trivet, write_notices
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "documents"
 
@@ -19,18 +15,19 @@ def measure(documents: int = 1000) -> Figures:
     with scratch_home() as place:
         folder = write_notices(place / "small", documents)
         index = ["rag", "index", str(folder), "--index", str(place / "small-index"), "--json"]
-        (_, first), (wall_s, again) = _run(place, index), _run(place, index)
-        assert again["documents"]["unchanged"] == documents
-        yield "small documents, first: flow, s", first["seconds"]
-        yield "small documents, unchanged: flow, s", again["seconds"]
-        yield "small documents, unchanged: command with Prefect's start, s", wall_s
+        first, again = (trivet(place / "home", *index) for _ in range(2))
+        flows = [json.loads(command.output) for command in (first, again)]
+        assert flows[1]["documents"]["unchanged"] == documents
+        yield "small documents, first: flow, s", flows[0]["seconds"]
+        yield "small documents, unchanged: flow, s", flows[1]["seconds"]
+        yield "small documents, unchanged: command with Prefect's start, s", again.wall_s
         yield from measure_search(place)
 
 
 def measure_search(place: Path) -> Figures:
     """Commands on the sample documents, each in a new process; the second of two runs counts."""
     index = str(place / "samples-index")
-    _run(place, ["rag", "index", str(SAMPLES), "--index", index, "--json"])
+    trivet(place / "home", "rag", "index", SAMPLES, "--index", index, accepted=(0, 3))
     asked = {
         "English bm25": ("What was the operating margin?", "bm25"),
         "English similarity": ("What was the operating margin?", "similarity"),
@@ -43,15 +40,4 @@ def measure_search(place: Path) -> Figures:
     question, strategy = asked["English bm25"]
     commands["ask, English bm25, s"] = ["rag", "ask", question, "--strategy", strategy, "--index", index, "--json"]
     for name, command in commands.items():
-        yield name, [_run(place, command)[0] for _ in range(2)][1]
-
-
-def _run(place: Path, arguments: list[str]) -> tuple[float, dict[str, Any]]:
-    """Wall seconds of a command, and what it says."""
-    started = time.monotonic()
-    environment = os.environ | {"TRIVET_HOME": str(place / "home"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([*TRIVET, *arguments], env=environment, capture_output=True, text=True, check=False)
-    wall_s = time.monotonic() - started
-    if done.returncode not in (0, 3):
-        raise SystemExit(f"{' '.join(arguments)}: {done.stderr}")
-    return wall_s, json.loads(done.stdout) if "--json" in arguments else {}
+        yield name, [trivet(place / "home", *command, accepted=(0, 3)).wall_s for _ in range(2)][1]

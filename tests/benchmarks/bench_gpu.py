@@ -1,13 +1,13 @@
 """What a GPU is worth here, beside the CPU of the same machine; needs neither network nor weights.
 
-Weights are random and of real shapes; all figures are rates, higher is better. Without a GPU the CPU's are measured
-and the others are said not to have been run; `small` has tiny shapes that prove the script, not a machine.
+Weights are random and of real shapes; all figures are rates, higher is better. Without a GPU the CPU's alone are
+measured, and the others are null; `small` has tiny shapes that prove the script, not a machine.
 
     pointer training   updates of GRPO by tasks.lever.learning.trainings, as `trivet lever run` makes them: 150
                        queries a batch, pools of 64, groups of 12, exact KL. Its limit: the bandwidth, divided by
                        the least bytes that an update moves (see least_bytes)
     embedding export   CLIP ViT-B/32: the forward pass alone, and from PNG files as `lever run --until embed` does it
-    generation         a Qwen2 of 0.5 billion parameters in bf16 by models.causal_lm; its limit for a batch of one:
+    generation         a Llama of 0.5 billion parameters in bf16 by models.causal_lm; its limit for a batch of one:
                        the bandwidth, divided by the bytes of the weights, which every token reads
     FAISS lists        training and filling an IVF index by storage.vectors, on the CPU in one thread as ever
     bandwidth          copying an array: bytes read and written a second, best of several
@@ -18,7 +18,6 @@ from __future__ import annotations
 import io
 import math
 import platform
-import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -33,7 +32,6 @@ import torch
 from numpy.typing import NDArray
 
 from models.causal_lm import CausalLM
-from models.causal_weights import hide_progress
 from models.clip import GPU_BATCH, image_features
 from models.pointer import PointerConfig, PointerSelector
 from models.prompts import open_picture
@@ -43,6 +41,8 @@ from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import TrainingRun
 from tasks.lever.learning.trainings import learn_grpo
 from tasks.lever.lever_options import GrpoSettings
+from tests.benchmarks.bench_hf import make_endless_model
+from tests.benchmarks.bench_retrieval import alike_vectors, recall_at_10
 from tests.benchmarks.measuring import Figures
 
 POOL, SHOTS, GROUP, FLOAT = 64, 2, 12, 4
@@ -59,17 +59,8 @@ class Shapes(NamedTuple):
     """Of the pointer; the first one warms up."""
     pictures: int = 512
     clip_layers: int = 12
-    model: dict[str, int] = {  # noqa: RUF012  a value, as the others
-        "vocab_size": 151_936,
-        "hidden_size": 896,
-        "intermediate_size": 4_864,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 14,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 4_096,
-        "tie_word_embeddings": True,
-    }
-    """Of Qwen2.5-0.5B."""
+    model: tuple[int, int, int] = (24, 896, 150_000)
+    """Layers, width and words of a model of half a billion parameters."""
     batches: tuple[int, ...] = (1, 8, 64)
     new_tokens: int = 64
     vectors: int = 500_000
@@ -82,7 +73,7 @@ SMALL = Shapes(
     epochs=2,
     pictures=2,
     clip_layers=1,
-    model={"vocab_size": 200},
+    model=(2, 128, 200),
     batches=(1, 2),
     new_tokens=4,
     vectors=7_000,
@@ -90,12 +81,12 @@ SMALL = Shapes(
 
 
 def measure(small: bool = False) -> Figures:
-    """Where this runs and what is missing there, then rates on both devices and the most that the device could do.
+    """Where this runs, then rates on both devices and the most that the device could do.
 
     small: tiny shapes, in seconds; they prove the script and say nothing of the machine.
     """
     shapes = SMALL if small else Shapes()
-    yield from (machine() | what_is_missing()).items()
+    yield from machine().items()
     copied = _both(lambda device: bandwidth(device, shapes.copied_mb << 20))
     peak = copied["cuda"] or copied["cpu"]
     assert peak
@@ -106,14 +97,15 @@ def measure(small: bool = False) -> Figures:
         rates = _both(lambda device, from_png=from_png: pictures(device, shapes, from_png=from_png))
         yield f"CLIP ViT-B/32 of {shapes.clip_layers} layers, {name}, pictures/s", rates
     with tempfile.TemporaryDirectory() as folder:
-        make_model(Path(folder), dtype="bfloat16", **shapes.model)
-        size = sum(one.stat().st_size for one in Path(folder).glob("*.safetensors"))
+        layers, hidden, words = shapes.model
+        make_endless_model(Path(folder), layers=layers, hidden=hidden, words=words)
+        size = sum(one.stat().st_size for one in Path(folder).glob("*.safetensors")) / 2  # fp32 on disk, asked in bf16
         subjects = {device: CausalLM(folder, device=device, dtype="bfloat16") for device in ("cuda", "cpu")}
         for batch in shapes.batches:
             rates = _both(lambda device, batch=batch: tokens(subjects[device], batch, shapes.new_tokens))
             limit = {"limit": peak / size} if batch == 1 else {}
-            yield f"Qwen2 of {size / 2e6:,.1f} million, batches of {batch}, tokens/s", rates | limit
-    vectors = make_vectors(shapes.vectors, 384)
+            yield f"Llama of {size / 2e6:,.1f} million, batches of {batch}, tokens/s", rates | limit
+    vectors = alike_vectors(shapes.vectors, dimension=384)
     made = {"cuda": build(vectors, gpu=True) if count_gpus() else None, "cpu": build(vectors, gpu=False)}
     rows = len(vectors)
     yield f"FAISS lists of {rows:,} x 384, vectors/s", {name: one and rows / one.took_s for name, one in made.items()}
@@ -124,31 +116,15 @@ def measure(small: bool = False) -> Figures:
 def machine() -> dict[str, str]:
     """Where this runs and on what."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "numpy"))
-    facts = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    models = (line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("model name"))
-    processor, gpu = next(models, platform.processor() or platform.machine()), "none"
+    gpu = "none"
     if torch.cuda.is_available():
-        told = re.search(
-            r"\b\d{3,}(?:\.\d+)+\b", Path("/proc/driver/nvidia/version").read_text()
-        )  # of the kernel module
-        gpu = f"{torch.cuda.get_device_name()}, driver {told and told[0]}, CUDA {torch.version.cuda}"
+        module = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+        gpu = f"{torch.cuda.get_device_name()}, {module}, CUDA {torch.version.cuda}"
     return {
-        "cpu": f"{processor}, {torch.get_num_threads()} threads",
+        "cpu": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads",
         "gpu": gpu,
         "python": f"{platform.python_version()}, {packages}, faiss {faiss.__version__}",
     }
-
-
-def what_is_missing() -> dict[str, str]:
-    """What is not run here, with the reason."""
-    missing: dict[str, str] = {}
-    if not torch.cuda.is_available():
-        missing["not run on CUDA"] = f"torch {torch.__version__} sees no GPU; every figure below is of the CPU"
-    if not count_gpus():
-        missing["not run on a GPU by FAISS"] = (
-            f"faiss {faiss.__version__} sees no GPU; lists are made by one CPU thread"
-        )
-    return missing
 
 
 def bandwidth(device: str, size: int) -> float:
@@ -238,43 +214,6 @@ def tokens(subject: CausalLM, batch: int, new_tokens: int) -> float:
     return sum(getattr(answer, "completion_tokens", 0) for answer in answers) / took
 
 
-def make_model(folder: Path, *, dtype: str = "float32", **sizes: Any) -> Path:
-    """A Qwen2 of random weights and a tokenizer of a few words, saved in `folder`; tiny where no size is given."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
-
-    words = ["<unk>", "</s>", *(f"word{number}" for number in range(62))]
-    words_alone = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
-    words_alone.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words_alone, unk_token="<unk>", eos_token="</s>")
-    tiny: dict[str, Any] = {
-        "vocab_size": len(words),
-        "hidden_size": 128,
-        "intermediate_size": 256,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,  # 32 wide: vLLM knows no narrower ones
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 512,
-    }
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(Qwen2Config(**(tiny | sizes), eos_token_id=1), dtype=dtype)
-    with hide_progress():
-        model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def make_vectors(rows: int, dimension: int) -> NDArray[np.float16]:
-    """Unit vectors around topics, at random."""
-    random = np.random.default_rng(0)
-    topics = random.standard_normal((rows // 200 + 1, dimension), dtype=np.float32)
-    vectors = topics[random.integers(0, len(topics), rows)]
-    vectors += random.standard_normal((rows, dimension), dtype=np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors.astype(np.float16)
-
-
 class Built(NamedTuple):
     """Speed and quality of an index."""
 
@@ -283,21 +222,18 @@ class Built(NamedTuple):
     """Share of the true ten nearest that an eighth of the lists holds."""
 
 
-def build(vectors: NDArray[np.float16], *, gpu: bool) -> Built:
+def build(rows: NDArray[np.float32], *, gpu: bool) -> Built:
     """Time the making of lists, and ask them. Raises RuntimeError where FAISS sees no GPU that it is to use."""
-    lists = count_lists(len(vectors))
+    lists = count_lists(len(rows))
     started = time.perf_counter()
-    centres = Centres(train_lists(vectors.astype(np.float32), lists, gpu=gpu), max(1, lists // 8), len(vectors))
-    packed = pack_vectors(vectors, centres)
+    centres = Centres(train_lists(rows, lists, gpu=gpu), max(1, lists // 8), len(rows))
+    packed = pack_vectors(rows.astype(np.float16), centres)
     took_s = time.perf_counter() - started
-    asked = vectors[:: len(vectors) // 100].astype(np.float32)
-    truth = np.argpartition(-(asked @ vectors.astype(np.float32).T), 10, axis=1)[:, :10]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vectors"
         path.write_bytes(packed)
-        index = Vectors([path], dimension=vectors.shape[1], centres=centres)
-        found = [index.search(query, 10).rows for query in asked]
-    return Built(took_s, float(np.mean([np.isin(*both).mean() for both in zip(truth, found, strict=True)])))
+        index = Vectors([path], dimension=rows.shape[1], centres=centres)
+        return Built(took_s, recall_at_10(index, rows, rows[:: len(rows) // 100]))
 
 
 def _both(rate: Callable[[str], float]) -> dict[str, float | None]:

@@ -8,13 +8,12 @@ otherwise. PostgreSQL's CPU and memory are not among those of this process.
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import statistics
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -26,31 +25,24 @@ from pydantic import JsonValue
 from storage import connections
 from storage.artifacts import Artifacts
 from storage.embedded import Cluster
-from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Result, Run, Task
+from storage.evaluated import Dataset, Evaluated
 from storage.evaluations import After, Evaluations
 from storage.responses import Responses
-from tasks.evaluation.evaluation_records import (
-    EvalReport,
-    ModelFacts,
-    RunFacts,
-    Sample,
-    Sampling,
-    TaskResult,
-    Usage,
-)
+from tasks.evaluation.evaluation_records import Estimate, EvalReport, ModelFacts, Sample, TaskResult, Usage
 from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.results.finding_runs import find_run
-from tasks.evaluation.results.ranking import order_models, rank, render_page
-from tasks.evaluation.results.results_file import store_run
+from tasks.evaluation.results.ranking import rank, render_page
+from tasks.evaluation.results.results_file import build_rows, store_run
 from tasks.evaluation.results.run_comparison import compare_task, compare_with_last_run
 from tasks.evaluation.running.generation import SHARD_RESPONSES, Generated
 from tasks.evaluation.running.planning import PlannedTask
 from tasks.evaluation.running.shard_grading import Scored, build_result
 from tests.benchmarks.bench_judging import Bench, Instant, asked_in, items_in
-from tests.benchmarks.measuring import TRIVET, Figures, run, scratch_home, status_mb
+from tests.benchmarks.measuring import Figures, scratch_home, status_mb, trivet
+from tests.evaluation.reports import NOON, report, task_result
+from tests.evaluation.sums import task_of
 
 JUDGMENTS = [20_000]
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TASKS = ("MMLUPro", "GSM8K", "MATH500", "GPQADiamond")
 METRICS = ("accuracy", "accuracy_strict", "accuracy_flexible")
 SUBJECTS = 14
@@ -79,10 +71,6 @@ class Place(NamedTuple):
     def evaluations(self) -> Evaluations:
         return Evaluations(lambda: self.url)
 
-    @property
-    def artifacts(self) -> Artifacts:
-        return Artifacts(self.home / "artifacts")
-
 
 class Cost(NamedTuple):
     """Of something that was done in this process."""
@@ -103,9 +91,9 @@ def measure(samples: int = 2_000, runs: int = 50, judgments: list[int] = JUDGMEN
     with scratch_home(at) as home:
         place = Place(home, Cluster(home).start())
         SERVERS.extend(filter(None, [Cluster(home).status().pid]))
-        yield from evaluation(place, samples)
-        yield from leaderboard(place, runs)
-        yield from store(place, judgments)
+        yield from measure_evaluation(place, samples)
+        yield from measure_leaderboard(place, runs)
+        yield from measure_store(place, judgments)
 
 
 def cost_of(work: Callable[[], object]) -> Cost:
@@ -148,21 +136,12 @@ def _told(name: str, cost: Cost) -> Figures:
     yield f"{name}: memory beyond what was held, MB", cost.peak_mb
 
 
-def evaluation(place: Place, count: int) -> Figures:
+def measure_evaluation(place: Place, count: int) -> Figures:
     """One run of as many samples after another: aggregate, write, compare, page."""
-    artifacts = place.artifacts
-    task = PlannedTask(
-        task="MMLUPro",
-        benchmark="MMLUPro",
-        version="1-bench",
-        family="choice",
-        data=Dataset(name="MMLUPro", source="bench", checksum="b" * 64, count=count),
-        items=write_lines(artifacts, "items", ()),
-        count=count,
-        repeats=1,
-        sampling=Sampling(),
-        settings=SETTINGS,
-    )
+    artifacts = Artifacts(place.home / "artifacts")
+    data = Dataset(name="MMLUPro", source="bench", checksum="b" * 64, count=count)
+    named = {"task": "MMLUPro", "benchmark": "MMLUPro", "family": "choice"}
+    task = task_of((), artifacts, **named, data=data, count=count, settings=SETTINGS)
     first, second = (tuple(_scored(artifacts, number, count)) for number in range(2))
     before = _report(0, _aggregate(task, first, artifacts))
     store_run(before, artifacts, place.evaluations)
@@ -176,8 +155,23 @@ def evaluation(place: Place, count: int) -> Figures:
         rows, table, indexes = cast("tuple[Any, ...]", cursor.fetchone())
     yield "… bytes a sample, table", table / rows
     yield "… bytes a sample, indexes", indexes / rows
-    yield from _compared(place, before, after)
-    yield from _paged(place, before, after, middle=f"item-{count // 2:07d}")
+    name, (old, new) = task.task, (find_run(one.run.id, place.evaluations) for one in (before, after))
+    rated = (before.results[0], old.graded(name), after.results[0], new.graded(name))
+    yield from _told("compare, in this process", cost_of(partial(compare_task, *rated)))
+    whole = trivet(place.home, "eval", "compare", before.run.id, after.run.id)
+    yield "trivet eval compare: s", whole.wall_s
+    yield "trivet eval compare: CPU s", whole.cpu_s
+    yield "trivet eval compare: peak memory, MB", whole.memory_mb
+    page = partial(place.evaluations.sample_page, after.run.id, task.task, most=51)
+    middle = f"item-{count // 2:07d}"
+    ways: dict[str, Callable[[], object]] = {
+        "first page of all samples": partial(page, kind="all", after=None),
+        "page in the middle": partial(page, kind="all", after=After(middle, 0)),
+        "wrong ones, page in the middle": partial(page, kind="wrong", after=After(middle, 0)),
+        "those that hold a word, of which there is one": partial(page, kind="all", after=None, words=middle),
+    }
+    for look, way in ways.items():
+        yield f"{look}: ms", median_ms([way] * 5)
 
 
 def _scored(artifacts: Artifacts, run_number: int, count: int) -> Iterator[Scored]:
@@ -211,49 +205,13 @@ def _aggregate(task: PlannedTask, scored: tuple[Scored, ...], artifacts: Artifac
 
 
 def _report(number: int, result: TaskResult) -> EvalReport:
+    model = ModelFacts(name="grown", backend="openai", revision=str(number))
     started = NOON + timedelta(hours=number)
-    facts = RunFacts(
-        id=f"{number:032x}",
-        model=ModelFacts(name="grown", backend="openai", revision=str(number)),
-        started_at=started,
-        ended_at=started + timedelta(minutes=50),
-        status="completed",
-        version="bench",
-    )
-    return EvalReport(run=facts, results=(result,))
+    times = {"started_at": started, "ended_at": started + timedelta(minutes=50)}
+    return report(result, id=f"{number:032x}", model=model, **times)
 
 
-def _compared(place: Place, first: EvalReport, second: EvalReport) -> Figures:
-    task, (before, after) = first.results[0].task, (find_run(one.run.id, place.evaluations) for one in (first, second))
-    compared = cost_of(
-        lambda: compare_task(first.results[0], before.graded(task), second.results[0], after.graded(task))
-    )
-    yield from _told("compare, in this process", compared)
-    command = [*TRIVET, "eval", "compare", first.run.id, second.run.id]
-    environment = {**os.environ, "TRIVET_HOME": str(place.home)}
-    whole = run(command, environment)
-    yield "trivet eval compare: s", whole.wall_s
-    yield "trivet eval compare: CPU s", whole.cpu_s
-    yield "trivet eval compare: peak memory, MB", whole.memory_mb
-
-
-def _paged(place: Place, first: EvalReport, second: EvalReport, *, middle: str) -> Figures:
-    """What the pages of samples ask for."""
-    task = first.results[0].task
-    page = partial(place.evaluations.sample_page, second.run.id, task, most=51)
-    ways: dict[str, Callable[[], object]] = {
-        "first page of all samples": partial(page, kind="all", after=None),
-        "page in the middle": partial(page, kind="all", after=After(middle, 0)),
-        "wrong ones, page in the middle": partial(page, kind="wrong", after=After(middle, 0)),
-        "unscored ones, of which there are none": partial(page, kind="unscored", after=None),
-        "those that hold a word, of which there is one": partial(page, kind="all", after=None, words=middle),
-        "one item": partial(place.evaluations.sample, second.run.id, task, middle),
-    }
-    for name, way in ways.items():
-        yield f"{name}: ms", median_ms([way] * 5)
-
-
-def leaderboard(place: Place, count: int) -> Figures:
+def measure_leaderboard(place: Place, count: int) -> Figures:
     """As many runs, each of another model on four benchmarks: what ranking them takes."""
     filled = cost_of(lambda: place.evaluations.write([one for number in range(count) for one in _evaluated(number)]))
     yield from _told(f"{count:,} runs of {len(TASKS)} benchmarks written", filled)
@@ -262,55 +220,31 @@ def leaderboard(place: Place, count: int) -> Figures:
     yield "… figures", float(len(found))
     boards = list[Any]()
     yield from _told("ranked", cost_of(lambda: boards.extend(rank(found))))
-    yield "listed by first ranks: s", cost_of(lambda: order_models(boards)).wall_s
     yield "the page of them: s", cost_of(lambda: render_page(boards, made_at=NOON)).wall_s
-    environment = {**os.environ, "TRIVET_HOME": str(place.home), "COLUMNS": "160"}
-    for arguments in (["--help"], [], ["--json"], ["--format", "html"], ["--model", "model-0"]):
-        cost = run([*TRIVET, "eval", "results", *arguments], environment)
-        yield f"trivet eval results {' '.join(arguments)}: s", cost.wall_s
+    for arguments in ([], ["--json"], ["--format", "html"]):
+        cost = trivet(place.home, "eval", "results", *arguments)
         yield f"trivet eval results {' '.join(arguments)}: CPU s", cost.cpu_s
 
 
 def _evaluated(number: int) -> Iterator[Evaluated]:
     rng, started = random.Random(number), NOON + timedelta(minutes=number)
-    made = Run(
-        id=f"f{number:031x}",
-        kind="benchmark",
-        started_at=started,
-        ended_at=started + timedelta(minutes=1),
-        status="completed",
-        version="bench",
-        model=Model(name=f"model-{number}", backend="openai"),
-        config={"tasks": list(TASKS), "settings": SETTINGS},
-    )
+    times = {"started_at": started, "ended_at": started + timedelta(minutes=1)}
+    model = ModelFacts(name=f"model-{number}", backend="openai")
     for name in TASKS:
         share = rng.uniform(0.2, 0.9)
-        whole = [Result(metric=metric, value=share, low=share - 0.02, high=share + 0.02, n=1000) for metric in METRICS]
-        parts = [
-            Result(
-                metric="accuracy", part=f"group=subject {part}", value=share, low=share - 0.1, high=share + 0.1, n=70
-            )
-            for part in range(SUBJECTS)
+        whole = [
+            Estimate(metric=metric, value=share, low=share - 0.02, high=share + 0.02, n=1000, headline=not at)
+            for at, metric in enumerate(METRICS)
         ]
-        yield Evaluated(
-            run=made,
-            dataset=Dataset(name=name, source="bench", checksum=hashlib.sha256(name.encode()).hexdigest(), count=1000),
-            settings=EvalSettings(name=name, parameters=SETTINGS),
-            results=(whole[0].model_copy(update={"headline": True}), *whole[1:], *parts),
-            task=Task(
-                task=name,
-                version="1-bench",
-                family="choice",
-                metrics={"accuracy": share},
-                counts={"items": 1000, "samples": 1000, "scored": 1000, "differing": 12},
-                usage=Usage(calls=1000, prompt_tokens=200_000, completion_tokens=90_000).model_dump(),
-            ),
-        )
+        figure = Estimate(metric="accuracy", value=share, low=share - 0.1, high=share + 0.1, n=70)
+        parts = [figure.model_copy(update={"part": f"group=subject {part}"}) for part in range(SUBJECTS)]
+        result = task_result(name, family="choice", settings=SETTINGS, estimates=(*whole, *parts))
+        yield build_rows(report(result, id=f"f{number:031x}", model=model, **times), result, tuple)
 
 
-def store(place: Place, sizes: list[int]) -> Figures:
+def measure_store(place: Place, sizes: list[int]) -> Figures:
     """Judgments by the million: how fast a thousand are found, and how large the indexes are."""
-    responses, requests = Responses(lambda: place.url), list[tuple[str, str, str, str]]()
+    responses = Responses(lambda: place.url)
     responses.many([])
     requests = _judged(place)
     held = 0
@@ -371,8 +305,6 @@ def _asked(place: Place, responses: Responses, size: int) -> Figures:
     yield from _looks("… 1,000 keys", (partial(responses.many, keys) for keys in draws))
     yield from _looks("… the same keys again", (partial(responses.many, keys) for keys in draws))
     yield from _looks("… 1,000 keys that are not there", (partial(responses.many, keys) for keys in unknown))
-    day = NOON + timedelta(days=DAYS - 1)
-    yield "… tokens of the last day: ms", median_ms([partial(responses.tokens_since, day)] * 3)
     with transaction(place.url) as cursor:
         table = cast("tuple[Any, ...]", cursor.execute("select pg_table_size('responses')").fetchone())
         yield "… table, GB", table[0] / 1e9

@@ -28,7 +28,7 @@ ROUNDS = 2
 def measure(requests: int = 64, tokens: int = 32) -> Figures:
     """The best of the rounds; all take their turns in each of them, since a machine drifts. tokens: of each answer."""
     with tempfile.TemporaryDirectory() as folder:
-        subject, asked = CausalLM(str(_model(Path(folder)))), made_requests(requests, tokens)
+        subject, asked = CausalLM(str(make_endless_model(Path(folder)))), made_requests(requests, tokens)
         ready = [subject._prompt(0, request).tokens for request in asked]
         drawn = [one.model_copy(update={"temperature": 0.7}) for one in asked]
         generate_all(subject, ready[:8], 8, 8)  # warms up
@@ -79,10 +79,11 @@ def made_requests(count: int, tokens: int) -> list[ChatRequest]:
     ]
 
 
-def _model(folder: Path) -> Path:
-    words = [f" word{number}" for number in range(16_000)]
-    make_tiny_model(folder, layers=8, hidden=384, vocabulary=words, context_tokens=1024)
-    for name in ("generation_config.json", "config.json"):  # no token ends an answer
+def make_endless_model(folder: Path, *, layers: int = 8, hidden: int = 384, words: int = 16_000) -> Path:
+    """Weights of a model, at random, whose answers no token ends."""
+    vocabulary = [f" word{number}" for number in range(words)]
+    make_tiny_model(folder, layers=layers, hidden=hidden, vocabulary=vocabulary, context_tokens=1024)
+    for name in ("generation_config.json", "config.json"):
         settings = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps(settings | {"eos_token_id": None if name == "config.json" else []}))
     return folder

@@ -14,7 +14,6 @@ import io
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from tasks.grading.vqa_accuracy import CONTRACTIONS, vqa_accuracy
 from tasks.lever.judge.demonstration_task import PromptSettings, VqaTask
 from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.lever_records import VqaItem
-from tests.benchmarks.bench_calls import MODEL, endpoint, store
+from tests.benchmarks.bench_calls import MODEL, ask_bare, endpoint, store
 from tests.benchmarks.measuring import Figures, cost_of, medians, take_turns
 from tests.benchmarks.peers.plain_vqa import plain_accuracy
 
@@ -56,15 +55,9 @@ class Bench(NamedTuple):
         return Judging(judge, self.items, task, threshold=0.5, responses=self.responses, limits=limits)
 
 
-def measure(
-    judgments: int = 5000,
-    latency_ms: float = 20,
-    concurrency: int = 64,
-    rounds: int = 3,
-    annotations: Path | None = None,
-) -> Figures:
-    """annotations: official VQA annotations; without them answers are made up."""
-    yield from measure_metric(read_answers(annotations) if annotations else made_up()).items()
+def measure(judgments: int = 5000, latency_ms: float = 20, concurrency: int = 64, rounds: int = 3) -> Figures:
+    """Answers and questions are made up."""
+    yield from measure_metric(make_answers()).items()
     with (
         tempfile.TemporaryDirectory(prefix="trivet-bench-") as folder,
         endpoint(latency_ms) as base_url,
@@ -76,7 +69,7 @@ def measure(
     yield "latencies one behind the other, s", judgments / concurrency * latency_ms / 1000
 
 
-def made_up() -> list[Answered]:
+def make_answers() -> list[Answered]:
     """Answers to questions about which ten people mostly agree."""
     rng = random.Random(0)
     answered: list[Answered] = []
@@ -85,14 +78,6 @@ def made_up() -> list[Answered]:
         given = tuple(rng.choices(kinds, weights=(8, 4, 2, 1), k=10))
         answered.append((rng.choice(given), given))
     return answered
-
-
-def read_answers(path: Path) -> list[Answered]:
-    """The first annotator's answer to each question."""
-    from tasks.lever.data.vqa_files import Annotation, read_entries
-
-    read = map(Annotation.of, read_entries(path, under="annotations").values())
-    return [(one.answers[0], one.answers) for one in read if one][:ANSWERS]
 
 
 def measure_metric(answered: Sequence[Answered]) -> dict[str, float]:
@@ -160,13 +145,9 @@ def measure_instant(bench: Bench, count: int) -> dict[str, float]:
     judging, asked = bench.judging(Instant()), asked_in(0, count)
     judging.judge(asked_in(-1, count))  # the pictures are read
     again = bench.judging(Instant())
-    pairs = [(one, "ferry") for one in asked]
     ways: dict[str, Callable[[], object]] = {
         "a new judgment": lambda: judging.judge(asked),
-        "a remembered one": lambda: judging.judge(asked),
         "a stored one, pictures read anew": lambda: again.judge(asked),
-        "a new log-probability": lambda: judging.log_probs(pairs),
-        "a stored log-probability": lambda: again.log_probs(pairs),
     }
     return {f"{name}: CPU, µs": 1e6 * cost_of(way).cpu_s / count for name, way in ways.items()}
 
@@ -186,19 +167,13 @@ def measure_endpoint(bench: Bench, count: int, *, rounds: int) -> dict[str, floa
 
 
 def bare(bench: Bench, asked: Sequence[PromptedQuery]) -> None:
-    """What a script would do: one client, a pool of threads, the pictures in memory, no store."""
-    from openai import OpenAI
-
+    """What a script would do, the pictures in memory, no store."""
     pictures = {
         one.id: "data:image/png;base64," + base64.b64encode(Path(one.image).read_bytes()).decode()
         for one in bench.items.values()
     }
-    with (
-        OpenAI(base_url=bench.base_url, api_key="none", max_retries=0) as client,
-        ThreadPoolExecutor(bench.concurrency) as pool,
-    ):
-        answers = list(pool.map(lambda one: client.chat.completions.create(**_body(bench.items, one, pictures)), asked))
-    assert len(answers) == len(asked)
+    bodies = (_body(bench.items, one, pictures) for one in asked)
+    ask_bare(bench.base_url, bodies, concurrency=bench.concurrency)
 
 
 def _body(items: dict[str, VqaItem], asked: PromptedQuery, pictures: dict[str, str]) -> dict[str, Any]:
@@ -207,7 +182,7 @@ def _body(items: dict[str, VqaItem], asked: PromptedQuery, pictures: dict[str, s
         words = f"Question:{items[name].question} Short answer:"
         words += "" if name == asked.query else items[name].shown_answer
         parts += [{"type": "image_url", "image_url": {"url": pictures[name]}}, {"type": "text", "text": words}]
-    return {"model": MODEL, "messages": [{"role": "user", "content": parts}], "max_tokens": 5, "temperature": 0}
+    return {"messages": [{"role": "user", "content": parts}], "max_tokens": 5, "temperature": 0}
 
 
 def ours(bench: Bench, asked: Sequence[PromptedQuery]) -> None:

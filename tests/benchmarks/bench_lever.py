@@ -9,11 +9,10 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import subprocess
 import time
 from typing import Any
 
-from tests.benchmarks.measuring import TRIVET, Figures, part, peak_mb, processor_s, scratch_home
+from tests.benchmarks.measuring import Figures, part, peak_mb, scratch_home, trivet
 
 SHOWN = ("zero_shot", "random", "similarity", "mmr", "similarity_pool", "sft", "rce", "grpo", "oracle")
 WIDTH, CANDIDATES, POOL, GROUP = 512, 20_000, 64, 16
@@ -73,16 +72,13 @@ def measure_memory(queries: int) -> dict[str, float]:
 
 
 def measure_world(seeds: int) -> dict[str, float]:
-    """Of `trivet lever run --dataset digits --seeds N`."""
+    """Of `trivet lever run --dataset digits --seeds N`, on one thread as all benchmarks."""
     with scratch_home() as place:
-        single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TRIVET_HOME": str(place / "home")}
-        command = [*TRIVET, "lever", "run", "--dataset", "digits", "--seeds", str(seeds), "--results", place / "out"]
-        own, started, before = time.process_time(), time.monotonic(), processor_s()
-        done = subprocess.run([*command, "--json"], env=os.environ | single, check=True, capture_output=True, text=True)
-        wall, spent = time.monotonic() - started, processor_s() - before - (time.process_time() - own)
-        told: dict[str, Any] = json.loads(done.stdout)
+        run = ["lever", "run", "--dataset", "digits", "--seeds", str(seeds), "--results", place / "out", "--json"]
+        cost = trivet(place / "home", *run)
+    told: dict[str, Any] = json.loads(cost.output)
     return {
-        "CPU world, judge included, processor minutes a seed": spent / 60 / seeds,
-        "CPU world, wall minutes": wall / 60,
+        "CPU world, judge included, processor minutes a seed": cost.cpu_s / 60 / seeds,
+        "CPU world, wall minutes": cost.wall_s / 60,
         **{f"CPU world, accuracy, {name}": told[name]["accuracy"] for name in SHOWN},
     }

@@ -2,7 +2,7 @@
 
 Same files, same weights, same chunks (ours, exported); OMP_NUM_THREADS=1. CPU seconds are user + system of the command
 and all its children. `above start` subtracts the same command over a folder with one short text: what the documents
-cost beyond interpreter, imports and embedder. Memory growth is the peak of the command's processes together (RSS)
+cost beyond interpreter, imports and embedder. Memory growth is the peak of the command's processes together (PSS)
 above that of a process that has loaded the embedder and embedded one text. Linux only.
 """
 
@@ -12,34 +12,21 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.rag.indexing.chunks import Chunk
-from tests.benchmarks.measuring import Figures, status_mb
-from tests.sandbox.attacking import descendants
+from tests.benchmarks.measuring import Cost, Figures, run, trivet
 
 PEER = Path(__file__).parent / "peers" / "llamaindex_ingest.py"
 FILES = ("BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf")
 CHANGED = "ULTABEAUTY_2023Q4_EARNINGS.pdf"
 RUNS = ("first", "unchanged", "changed")
 PRECISIONS = ["fp32", "bf16"]
-SAMPLE_EVERY_S = 0.05
 # stays a moment, so that its memory is seen
 OURS_LOAD = "import time; from models.embedders import open_embedder as o; o('{embedder}').embed(['a']); time.sleep(1)"
-
-
-class Cost(NamedTuple):
-    """What one command took."""
-
-    cpu_s: float
-    peak_mb: float
-    output: str
 
 
 class Side(NamedTuple):
@@ -50,12 +37,10 @@ class Side(NamedTuple):
     load: Cost
 
 
-def measure(
-    documents: Path, peers: Path, reader: str = "pymupdf", model: Path | None = None, precision: list[str] = PRECISIONS
-) -> Figures:
+def measure(documents: Path, peers: Path, precision: list[str] = PRECISIONS) -> Figures:
     """Both sides for each precision; the chunks that our side makes are what the peer embeds.
 
-    peers: python with peers/peers.txt. reader: the peer's, pypdf or pymupdf, the faster one. model: its weights.
+    peers: python with peers/peers.txt.
     """
     from models.weight_files import minilm_folder
 
@@ -71,31 +56,30 @@ def measure(
             folders["tiny"].mkdir()
             (folders["tiny"] / "note.txt").write_text("One short text.\n")
             ours = _ours(documents, name, work, folders)
-            base = [str(peers), str(PEER), "--model", str(model or minilm_folder()), "--reader", reader]
+            base = [str(peers), str(PEER), "--model", str(minilm_folder())]
             theirs = _peer([*base, "--bf16"] if name == "bf16" else base, work, folders)
         yield from json.loads(theirs.load.output)["versions"].items()
-        for run in RUNS:
+        for when in RUNS:
             for whose, side in (("ours", ours), ("theirs", theirs)):
-                cost, start = side.runs[run], side.start[run]
-                yield f"{name}, {run}: {whose}, CPU s", cost.cpu_s
-                yield f"{name}, {run}: {whose}, CPU s above start", max(cost.cpu_s - start.cpu_s, 0.01)
-                yield f"{name}, {run}: {whose}, peak MB", cost.peak_mb
-                yield f"{name}, {run}: {whose}, growth of memory, MB", max(cost.peak_mb - side.load.peak_mb, 1)
+                cost, start = side.runs[when], side.start[when]
+                yield f"{name}, {when}: {whose}, CPU s", cost.cpu_s
+                yield f"{name}, {when}: {whose}, CPU s above start", max(cost.cpu_s - start.cpu_s, 0.01)
+                yield f"{name}, {when}: {whose}, peak MB", cost.memory_mb
+                yield f"{name}, {when}: {whose}, growth of memory, MB", max(cost.memory_mb - side.load.memory_mb, 1)
 
 
 def _ours(documents: Path, precision: str, work: Path, folders: dict[str, Path]) -> Side:
-    trivet, embedder = str(Path(sys.executable).with_name("trivet")), f"minilm:{precision}"
+    embedder = f"minilm:{precision}"
 
     def index(home: str, folder: Path) -> Cost:
-        command = [trivet, "rag", "index", str(folder), "--index", str(work / f"{home}-index")]
-        return cost_of_command([*command, "--embedder", embedder, "--json"], home=work / home)
+        into = work / f"{home}-index"
+        return trivet(work / home, "rag", "index", folder, "--index", into, "--embedder", embedder, watched=True)
 
     def export(name: str) -> None:
-        command = [trivet, "rag", "chunks", "--index", str(work / "ours-index"), "--all", "--json"]
-        chunks = _read_chunks(cost_of_command(command, home=work / "ours").output)
-        (work / f"{name}.json").write_text(json.dumps(chunks))
+        told = trivet(work / "ours", "rag", "chunks", "--index", work / "ours-index", "--all", "--json")
+        (work / f"{name}.json").write_text(json.dumps(_read_chunks(told.output)))
 
-    start = {"first": index("tiny-home", folders["tiny"]), "unchanged": index("tiny-home", folders["tiny"])}
+    start = {when: index("tiny-home", folders["tiny"]) for when in ("first", "unchanged")}
     runs = {"first": index("ours", folders["first"])}
     export("first")
     runs["unchanged"] = index("ours", folders["first"])
@@ -104,56 +88,23 @@ def _ours(documents: Path, precision: str, work: Path, folders: dict[str, Path])
     runs["changed"] = index("ours", folders["first"])
     export("changed")
     shutil.copy(documents / CHANGED, folders["first"] / CHANGED)
-    load = cost_of_command([sys.executable, "-c", OURS_LOAD.format(embedder=embedder)], home=work / "ours")
+    load = run([sys.executable, "-c", OURS_LOAD.format(embedder=embedder)], watched=True)
     return Side(runs, {**start, "changed": start["first"]}, load)
 
 
 def _peer(base: list[str], work: Path, folders: dict[str, Path]) -> Side:
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "LLAMA_INDEX_CACHE_DIR": str(work / "llama-index")}
+
     def ingest(state: str, folder: Path, chunks: str) -> Cost:
-        arguments = ["--documents", str(folder), "--chunks", str(work / f"{chunks}.json"), "--state", str(work / state)]
-        return cost_of_command(base + arguments, home=work / state)
+        (work / state).mkdir(exist_ok=True)
+        arguments = ["--documents", folder, "--chunks", work / f"{chunks}.json", "--state", work / state]
+        return run([*base, *arguments], environment, watched=True)
 
     (work / "tiny.json").write_text(json.dumps([{"id": "note#1", "text": "One short text."}]))
-    start = {run: ingest("peer-tiny", folders["tiny"], "tiny") for run in ("first", "unchanged")}
-    runs = {"first": ingest("peer", folders["first"], "first"), "unchanged": ingest("peer", folders["first"], "first")}
+    start = {when: ingest("peer-tiny", folders["tiny"], "tiny") for when in ("first", "unchanged")}
+    runs = {when: ingest("peer", folders["first"], "first") for when in ("first", "unchanged")}
     runs["changed"] = ingest("peer", folders["changed"], "changed")
-    return Side(runs, {**start, "changed": start["first"]}, cost_of_command(base, home=work / "peer"))
-
-
-def cost_of_command(command: list[str], *, home: Path) -> Cost:
-    """Run `command` to its end. CalledProcessError with what it wrote if it fails.
-
-    Children that it leaves behind (a database that stays up) are not waited for, so their CPU is not counted.
-    """
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "DO_NOT_TRACK": "1",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "TRIVET_HOME": str(home),
-        "LLAMA_INDEX_CACHE_DIR": str(home / "llama-index"),
-    }
-    home.mkdir(exist_ok=True)
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=output, stderr=errors, env=environment)
-        peak_mb = 0.0
-        while True:
-            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if ended:
-                break
-            total_mb = 0.0  # pages shared with a child count for both
-            for member in descendants([process.pid]):
-                with suppress(OSError, StopIteration):  # it has just ended
-                    total_mb += status_mb("VmRSS:", member)
-            peak_mb = max(peak_mb, total_mb)
-            time.sleep(SAMPLE_EVERY_S)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            errors.seek(0)
-            sys.stderr.write(errors.read().decode()[-4_000:])
-            raise subprocess.CalledProcessError(process.returncode, command)
-        output.seek(0)
-        return Cost(cpu_s=usage.ru_utime + usage.ru_stime, peak_mb=peak_mb, output=output.read().decode())
+    return Side(runs, {**start, "changed": start["first"]}, run(base, environment, watched=True))
 
 
 def _change(pdf: Path) -> None:

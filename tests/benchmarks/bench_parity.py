@@ -62,35 +62,23 @@ def write_task(folder: Path, name: str, *, data: Path, items: int, tokens: int) 
     files = {"validation" if name == "hellaswag" else "test": asked} | ({"train": shots} if shots else {})
     for split, of_split in files.items():
         (folder / f"{name}_{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in of_split))
-    told: dict[str, Any] = (
-        {}
-        if name == "ifeval"
-        else {
-            "include": str(Path(lm_eval.tasks.__file__).parent / SOURCES[name]),
-            "tag": [],
-            "dataset_name": None,
-            "training_split": "train" if shots else None,
-            "fewshot_split": "train" if shots else None,
-            "validation_split": "validation" if name == "hellaswag" else None,
-        }
-    )
-    told |= {
+    told: dict[str, Any] = {
         "task": f"parity_{name}",
         "dataset_path": "json",
         "dataset_kwargs": {"data_files": {split: str(folder / f"{name}_{split}.jsonl") for split in files}},
     }
-    if shots:
-        told |= {"num_fewshot": SHOTS, "fewshot_config": {"sampler": "first_n"}}
-        stops = ["Question:", "</s>", "<|im_end|>"]
-        told |= {"generation_kwargs": greedy | {"until": stops}}
     if name == "ifeval":
-        told |= {
-            "output_type": "generate_until",
-            "doc_to_text": "{{prompt}}",
-            "doc_to_target": "",
-            "test_split": "test",
-        }
-        told |= {"metric_list": [{"metric": "bypass"}], "generation_kwargs": greedy | {"until": ["<|im_end|>"]}}
+        asked_whole = {"doc_to_text": "{{prompt}}", "doc_to_target": "", "output_type": "generate_until"}
+        told |= asked_whole | {"test_split": "test", "metric_list": [{"metric": "bypass"}]}
+        told |= {"generation_kwargs": greedy | {"until": ["<|im_end|>"]}}
+    else:
+        told |= {"include": str(Path(lm_eval.tasks.__file__).parent / SOURCES[name]), "tag": [], "dataset_name": None}
+        told |= dict.fromkeys(("training_split", "fewshot_split"), "train" if shots else None)
+        told |= {"validation_split": "validation" if name == "hellaswag" else None}
+    if shots:
+        stops = ["Question:", "</s>", "<|im_end|>"]
+        told |= {"num_fewshot": SHOTS, "fewshot_config": {"sampler": "first_n"}}
+        told |= {"generation_kwargs": greedy | {"until": stops}}
     (folder / f"{name}.yaml").write_text(json.dumps(told))  # JSON is YAML
 
 

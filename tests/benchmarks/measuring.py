@@ -22,15 +22,17 @@ from tests.sandbox.attacking import descendants
 Figures = Iterable[tuple[str, Any]]
 """What a benchmark measures: names and values as they come."""
 TRIVET = (sys.executable, "-c", "from flows.cli import main; main()")
+WATCH_S = 0.05
 
 
 class Cost(NamedTuple):
-    """Of work in this process, or of a command with its children."""
+    """Of work in this process, or of a command with the children that it waits for."""
 
     wall_s: float
     cpu_s: float
     memory_mb: float = 0.0
-    """Peak of a command itself."""
+    """Peak of a command itself; of all its processes together where they are watched."""
+    output: str = ""
 
 
 def cost_of(work: Callable[[], object]) -> Cost:
@@ -57,33 +59,53 @@ def take_turns(ways: Mapping[str, Callable[[int], object]], *, rounds: int) -> d
     return costs
 
 
-def medians(costs: Mapping[str, Iterable[Cost]]) -> dict[str, float]:
+def medians(costs: Mapping[str, Sequence[Cost]]) -> dict[str, float]:
     """Wall and CPU seconds of each way."""
     figures: dict[str, float] = {}
     for name, measured in costs.items():
-        wall_s, cpu_s, _ = map(statistics.median, zip(*measured, strict=True))
-        figures |= {f"{name}: wall, s": wall_s, f"{name}: CPU, s": cpu_s}
+        figures[f"{name}: wall, s"] = statistics.median(one.wall_s for one in measured)
+        figures[f"{name}: CPU, s"] = statistics.median(one.cpu_s for one in measured)
     return figures
 
 
-def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
-    """Run a command to its end. Raises CalledProcessError with its last words."""
-    started = time.monotonic()
-    with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
+def run(
+    command: Sequence[object],
+    environment: Mapping[str, str] | None = None,
+    *,
+    watched: bool = False,
+    accepted: Sequence[int] = (0,),
+) -> Cost:
+    """Run a command to its end. Prints its last words and raises CalledProcessError unless its status is accepted.
+
+    Children that it leaves behind (a database that stays up) are not waited for, so their CPU seconds do not count.
+    """
+    words, peak, started = list(map(str, command)), 0, time.monotonic()
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(words, env=environment, stdout=output, stderr=errors)
+        while watched and not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            peak = max(peak, resident_bytes(child.pid))
+            time.sleep(WATCH_S)
         _, status, used = os.wait4(child.pid, 0)
+        wall_s = time.monotonic() - started
         child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode:
-            said.seek(0)
-            raise subprocess.CalledProcessError(child.returncode, command, said.read()[-2000:].decode())
-    return Cost(time.monotonic() - started, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+        if child.returncode not in accepted:
+            errors.seek(0)
+            sys.stderr.write(errors.read()[-4_000:].decode(errors="replace"))
+            raise subprocess.CalledProcessError(child.returncode, words)
+        output.seek(0)
+        memory_mb = peak / 2**20 if watched else used.ru_maxrss / 1024
+        return Cost(wall_s, used.ru_utime + used.ru_stime, memory_mb, output.read().decode())
+
+
+def trivet(home: Path, *arguments: object, watched: bool = False, accepted: Sequence[int] = (0,)) -> Cost:
+    """What a command of Trivet costs in a home of its own, without asking any network."""
+    environment = os.environ | {"TRIVET_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    return run([*TRIVET, *arguments], environment, watched=watched, accepted=accepted)
 
 
 def read_json(command: Sequence[object], environment: Mapping[str, str] | None = None) -> Any:
     """The last line of a command, as JSON: of a peer, or of a part that has a process to itself."""
-    words = list(map(str, command))
-    done = subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(run(command, environment).output.splitlines()[-1])
 
 
 def part_command(work: Callable[..., object], *arguments: object) -> list[str]:

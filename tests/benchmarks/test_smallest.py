@@ -20,7 +20,6 @@ SMALLEST: dict[str, list[str]] = {
     "calls": ["--calls", "20", "--rounds", "1", "--latency-ms", "1"],
     "code": ["--rounds", "1", "--task", "HumanEval"],
     "embed": [],
-    "engines": ["--chunks", "500"],
     "evaluate": ["--items", "20", "--many", "40", "--rounds", "1"],
     "flow": ["--documents", "5"],
     "gpu": ["--small"],

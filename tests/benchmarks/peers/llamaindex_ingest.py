@@ -21,32 +21,32 @@ PACKAGES = ("llama-index-core", "llama-index-embeddings-huggingface", "llama-ind
 def main() -> None:
     """Load the embedder; with `--documents`, also read, embed what changed, and save."""
     options = _options()
-    embedder = _embedder(options.model, bf16=options.bf16, batch=options.batch)
+    embedder = _embedder(options.model, bf16=options.bf16)
     report: dict[str, Any] = {"versions": {name: version(name) for name in PACKAGES}}
     if options.documents is None:
         embedder.get_text_embedding("a text")
         time.sleep(1)  # so that its memory is seen
     else:
-        pages = _read(options.documents, options.reader)
+        pages = _read(options.documents)
         chunks = json.loads(options.chunks.read_text("utf-8"))
         report |= {"pages": pages, "nodes": len(chunks), "embedded": _ingest(embedder, chunks, options.state)}
     print(json.dumps(report))
 
 
-def _embedder(model: Path, *, bf16: bool, batch: int) -> Any:
+def _embedder(model: Path, *, bf16: bool) -> Any:
     import torch
     from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
     weights = {"dtype": torch.bfloat16} if bf16 else {}
-    return HuggingFaceEmbedding(model_name=str(model), device="cpu", embed_batch_size=batch, model_kwargs=weights)
+    return HuggingFaceEmbedding(model_name=str(model), device="cpu", embed_batch_size=10, model_kwargs=weights)
 
 
-def _read(folder: Path, reader: str) -> int:
-    """Pages read: by SimpleDirectoryReader's own PDF reader (pypdf), or by the faster one of two that it offers."""
+def _read(folder: Path) -> int:
+    """Pages read, by the faster one of the two readers of PDFs that it offers."""
     from llama_index.core import SimpleDirectoryReader
     from llama_index.readers.file import PyMuPDFReader
 
-    readers = {".pdf": PyMuPDFReader()} if reader == "pymupdf" else None
+    readers = {".pdf": PyMuPDFReader()}
     return len(SimpleDirectoryReader(str(folder), filename_as_id=True, file_extractor=readers).load_data())
 
 
@@ -78,8 +78,6 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="folder of the embedder's weights")
     parser.add_argument("--bf16", action="store_true", help="embed in bf16 instead of fp32")
-    parser.add_argument("--batch", type=int, default=10, help="texts per batch")
-    parser.add_argument("--reader", choices=["pypdf", "pymupdf"], default="pymupdf")
     parser.add_argument("--documents", type=Path, help="folder of PDFs; without it only the embedder is loaded")
     parser.add_argument("--chunks", type=Path, help="JSON list of {id, text}")
     parser.add_argument("--state", type=Path, help="folder that keeps document store and vectors between runs")
