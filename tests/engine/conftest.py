@@ -37,3 +37,9 @@ def client() -> Iterator[SyncPrefectClient]:
 
     with get_client(sync_client=True) as opened:
         yield opened
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A model that no other test asks: they share a database."""
+    return f"model-of-{request.node.name}"

@@ -19,18 +19,9 @@ SHOWN = (("red", "green", "blue", "yellow"), ("yellow", "yellow", "red", "blue")
 PLAIN = ("--set", "figures.qwen3_vl_min_edge_energy=0", "--set", "figures.qwen3_vl_max_tokens=8")
 """Pictures of four colours have few edges; the seed's filter would drop them."""
 LITTLE = (
-    *(
-        "--set",
-        "dataset.train_queries=6",
-        "--set",
-        "dataset.validation=4",
-        "--set",
-        "dataset.test=10",
-        "--set",
-        "pool_size=3",
-    ),
-    *("--set", "beams.queries=2", "--set", "sft.epochs=1", "--set", "rce.epochs=1", "--set", "grpo.rounds=1"),
-    *("--set", "grpo.draws=2", "--set", "oracle.most_judgments=0", "--set", "evaluated_shots=[1]", "--set", "shots=1"),
+    *("--set=dataset.train_queries=6", "--set=dataset.validation=4", "--set=dataset.test=10", "--set=pool_size=3"),
+    *("--set=beams.queries=2", "--set=sft.epochs=1", "--set=rce.epochs=1", "--set=grpo.rounds=1"),
+    *("--set=grpo.draws=2", "--set=oracle.most_judgments=0", "--set=evaluated_shots=[1]", "--set=shots=1"),
 )
 """Of `lever run`: ten queries are judged in the end, with one demonstration each."""
 

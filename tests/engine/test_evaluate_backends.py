@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,6 @@ doc_to_target: "{{{{said}}}}"
 generation_kwargs: {{until: ["\\n"], max_gen_toks: 16}}
 metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
 """
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    return f"model-of-{request.node.name}"
 
 
 @pytest.fixture
@@ -128,23 +124,14 @@ def test_an_endpoint_tells_no_probabilities(server: Server, name: str, harness: 
 def test_a_harness_task_that_was_changed_is_measured_anew(
     server: Server, name: str, harness: Path, tmp_path: Path
 ) -> None:
-    arguments = (
-        "--model",
-        "openai",
-        "--model_name",
-        name,
-        "--base-url",
-        server.base_url,
-        "--tasks",
-        "echoes",
-        "--json",
-    )
+    model = ("--model", "openai", "--model_name", name, "--base-url", server.base_url)
     places = ("--include-path", harness, "--output_path", tmp_path / "out")
-    before = run_here("eval", "run", *arguments, *places)
+    run_echoes = partial(run_here, "eval", "run", "--json", "--tasks", "echoes", *model, *places)
+    before = run_echoes()
     assert figures(before)["echoes"]["exact_match,none"] == 0.5
     data = harness / "data.jsonl"
     data.write_text(data.read_text().replace('"said": "42"', '"said": "43"'))
     asked = len(server.requests)
-    after = run_here("eval", "run", *arguments, *places)
+    after = run_echoes()
     assert figures(after)["echoes"]["exact_match,none"] == 0
     assert len(server.requests) == asked, "the answers are the same"

@@ -20,12 +20,6 @@ COUNT = 4
 
 
 @pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A model that no other test asks: they share a database."""
-    return f"model-of-{request.node.name}"
-
-
-@pytest.fixture
 def server(name: str) -> Iterator[Server]:
     with serving() as running:
         running.answer, running.models = adder(pause_s=0), (name, "judge")

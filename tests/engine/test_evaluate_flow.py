@@ -25,12 +25,6 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A model that no other test asks: they share a database."""
-    return f"model-of-{request.node.name}"
-
-
-@pytest.fixture
 def server(name: str) -> Iterator[Server]:
     with serving() as running:
         running.answer, running.models = adder(pause_s=0), (name,)
@@ -72,11 +66,12 @@ def test_a_run_is_told_written_and_kept(server: Server, name: str, data: Path, t
 
 
 def test_what_was_evaluated_is_not_evaluated_again(server: Server, name: str, data: Path, tmp_path: Path) -> None:
-    first = evaluate(server, name, data, tmp_path / "out")
-    again = evaluate(server, name, data, tmp_path / "out")
+    file = tmp_path / "all.json"
+    first, again = (evaluate(server, name, data, file) for _ in range(2))
     assert again.code == 0, again.stderr
     assert again.json["skipped"] == {"MATH500": first.json["run"]["id"]}
     assert again.json["results"] == []
+    assert json.loads(file.read_text())["results"] == {"MATH500": first.json["results"][0]["metrics"]}
     other = evaluate(server, name, data, tmp_path / "out", "--limit", 5)
     assert [result["counts"]["samples"] for result in other.json["results"]] == [5]
     over = evaluate(server, name, data, tmp_path / "out", "--overwrite")
@@ -228,14 +223,6 @@ def test_a_budget_stops_the_run_and_keeps_what_was_paid_for(
     assert len(server.requests) == 20
 
 
-def test_a_dry_run_counts_and_asks_nobody(server: Server, name: str, data: Path, tmp_path: Path) -> None:
-    done = evaluate(server, name, data, tmp_path / "out", "--dry-run", "--price", "1,10", "--max_tokens", 1000)
-    [task] = done.json["tasks"]
-    assert (task["calls"], task["stored"], task["completion_tokens"]) == (20, 0, 20_000)
-    assert task["cost"] == pytest.approx((task["prompt_tokens"] + 10 * 20_000) / 1e6)
-    assert server.requests == []
-
-
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
@@ -258,15 +245,6 @@ def test_bad_input_is_named(
     assert (done.code, "Traceback" in done.stderr) == (code, False), done.stderr
     assert said in done.stderr
     assert server.requests == []
-
-
-def test_the_results_file_tells_of_skipped_tasks_too(server: Server, name: str, data: Path, tmp_path: Path) -> None:
-    file = tmp_path / "all.json"
-    first = evaluate(server, name, data, file)
-    again = evaluate(server, name, data, file)
-    assert again.json["skipped"] == {"MATH500": first.json["run"]["id"]}
-    assert json.loads(file.read_text())["results"] == {"MATH500": first.json["results"][0]["metrics"]}
-    assert len(server.requests) == 20
 
 
 PORTED = """

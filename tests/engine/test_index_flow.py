@@ -197,24 +197,22 @@ def test_a_renamed_file_is_the_same_document(place: Place, work: Work) -> None:
     assert place.search("zirconium") == ["예산.txt"]
 
 
-def test_the_chunks_of_a_removed_file_are_gone(place: Place, work: Work) -> None:
-    (place.documents / "budget.txt").unlink()
-    assert counts(place.build()) == {"total": 3, "unchanged": 3, "removed": 1}
-    assert work.take() == (0, 0)
-    assert place.search("zirconium") == []
-
-
-def test_a_new_file_costs_its_own_work(place: Place, work: Work) -> None:
-    (place.documents / "hafnium.txt").write_text("The hafnium budget is 7 won.")
-    assert counts(place.build()) == {"total": 5, "ok": 1, "unchanged": 4}
-    assert work.take() == (1, 1)
-    assert place.search("hafnium") == ["hafnium.txt"]
-
-
-def test_a_changed_file_costs_its_own_work(place: Place, work: Work) -> None:
-    (place.documents / "budget.txt").write_text("The zirconium budget is 42,000 won.")
-    assert counts(place.build()) == {"total": 4, "ok": 1, "unchanged": 3, "removed": 1}
-    assert work.take() == (1, 1)
+@pytest.mark.parametrize(
+    ("name", "text", "expected", "done", "hits"),
+    [
+        ("budget.txt", None, {"total": 3, "unchanged": 3, "removed": 1}, (0, 0), []),
+        ("more.txt", "More zirconium.", {"total": 5, "ok": 1, "unchanged": 4}, (1, 1), ["budget.txt", "more.txt"]),
+        ("budget.txt", "Less zirconium.", {"total": 4, "ok": 1, "unchanged": 3, "removed": 1}, (1, 1), ["budget.txt"]),
+    ],
+    ids=["removed", "new", "changed"],
+)
+def test_a_changed_folder_costs_the_work_of_what_changed(
+    place: Place, work: Work, name: str, text: str | None, expected: dict[str, int], done: Any, hits: list[str]
+) -> None:
+    (place.documents / name).unlink() if text is None else (place.documents / name).write_text(text)
+    assert counts(place.build()) == expected
+    assert work.take() == done
+    assert sorted(place.search("zirconium")) == hits
 
 
 def test_other_chunk_sizes_cut_again_and_parse_nothing(place: Place, work: Work) -> None:
@@ -267,24 +265,6 @@ def test_an_index_in_postgresql_answers_as_the_folder_and_its_password_is_kept_n
     assert not kept
 
 
-def test_a_locked_document_is_recalled_only_with_its_password(
-    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = Place(tmp_path / "documents", tmp_path / "index")
-    place.documents.mkdir()
-    shutil.copy(samples / LOCKED, place.documents / "locked.hwp")
-    (place.documents / "open.txt").write_text("A text that anybody may read.")
-    seen: list[int] = []
-    for password in (PASSWORD, "wrong", PASSWORD):
-        monkeypatch.setenv("TRIVET_TEST_PASSWORD", password)
-        place.build("--password-env", "TRIVET_TEST_PASSWORD")
-        with open_index(place.out) as index:
-            seen.append(sum(entry.name == "locked.hwp" and entry.chunks > 0 for entry in index.catalogue))
-    place.build()
-    [failed] = [item for item in place.status["documents"] if item["status"] == "failed"]
-    assert (seen, failed["document"]) == ([1, 0, 1], "locked.hwp")
-
-
 def test_two_files_with_the_same_content_are_one_document(place: Place, work: Work) -> None:
     shutil.copy(place.documents / "budget.txt", place.documents / "copy of budget.txt")
     assert counts(place.build()) == {"total": 4, "unchanged": 4}
@@ -295,19 +275,22 @@ def test_two_files_with_the_same_content_are_one_document(place: Place, work: Wo
     assert [(at["document"], at["aliases"]) for at in asked["citations"]] == [("budget.txt", ["copy of budget.txt"])]
 
 
-def test_a_locked_document_is_reported_then_opened_and_its_password_kept_nowhere(
+def test_a_locked_document_is_opened_only_with_its_password_which_is_kept_nowhere(
     place: Place, samples: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(samples / LOCKED, place.documents)
-    without = place.build()
-    monkeypatch.setenv("TRIVET_TEST_PASSWORD", "wrong")
-    wrong = place.build("--password-env", "TRIVET_TEST_PASSWORD")
-    monkeypatch.setenv("TRIVET_TEST_PASSWORD", PASSWORD)
-    right = place.build("--password-env", "TRIVET_TEST_PASSWORD")
+    builds: list[Done] = []
+    for password in ("", "wrong", PASSWORD, "wrong", PASSWORD, ""):  # what was read with it is recalled with it alone
+        monkeypatch.setenv("TRIVET_TEST_PASSWORD", password)
+        builds.append(place.build(*(("--password-env", "TRIVET_TEST_PASSWORD") if password else ())))
+        with open_index(place.out) as index:
+            chunks = [entry.chunks for entry in index.catalogue if entry.name == Path(LOCKED).name]
+        assert any(chunks) == (password == PASSWORD)
 
-    assert (without.code, counts(without)) == (3, {"total": 5, "unchanged": 4, "failed": 1})
-    assert (wrong.code, counts(wrong)["failed"]) == (3, 1)
-    assert (right.code, counts(right)) == (0, {"total": 5, "ok": 1, "unchanged": 4})
+    assert [done.code for done in builds] == [3, 3, 0, 3, 0, 3]
+    assert counts(builds[0]) == counts(builds[1]) == {"total": 5, "unchanged": 4, "failed": 1}
+    assert counts(builds[2]) == {"total": 5, "ok": 1, "unchanged": 4}
+    assert [item["document"] for item in place.status["documents"] if item["status"] == "failed"] == [Path(LOCKED).name]
     for folder in (settings().home, place.out):
         holders = [file for file in folder.rglob("*") if file.is_file() and PASSWORD.encode() in file.read_bytes()]
         assert holders == []

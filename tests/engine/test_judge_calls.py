@@ -99,17 +99,8 @@ def test_texts_ask_what_was_counted(counts: Counts, tmp_path: Path) -> None:
     model = make_tiny_model(tmp_path / "model")
     options = (
         *("--dataset", "trec", "--data-dir", tmp_path, "--judge", f"hf:{model}", "--results", tmp_path / "results"),
-        *(
-            "--set",
-            "dataset.train_queries=6",
-            "--set",
-            "dataset.validation=3",
-            "--set",
-            "dataset.test=4",
-            "--set",
-            "pool_size=6",
-        ),
-        *("--set", "evaluated_shots=[1,2]", "--set", "oracle.most_judgments=0", "--set", "grpo.rounds=2"),
+        *("--set=dataset.train_queries=6", "--set=dataset.validation=3", "--set=dataset.test=4", "--set=pool_size=6"),
+        *("--set=evaluated_shots=[1,2]", "--set=oracle.most_judgments=0", "--set=grpo.rounds=2"),
     )
     planned = run("run", *options, "--dry-run")["calls"]
     for stage, parts in STAGES.items():

@@ -19,19 +19,10 @@ from tests.models.server import MODEL, Server, error_reply, prompt_of, serving
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 
 SMALL = (
-    *(
-        "--set",
-        "dataset.train_queries=12",
-        "--set",
-        "dataset.validation=4",
-        "--set",
-        "dataset.test=6",
-        "--set",
-        "pool_size=5",
-    ),
-    *("--set", "beams.queries=6", "--set", "beams.candidates=3", "--set", "sft.epochs=1", "--set", "rce.epochs=1"),
-    *("--set", "grpo.rounds=2", "--set", "grpo.draws=4", "--set", "oracle.most_judgments=40"),
-    *("--set", "evaluated_shots=[1, 2]", "--device", "cpu", "--set", "save=file", "--json"),
+    *("--set=dataset.train_queries=12", "--set=dataset.validation=4", "--set=dataset.test=6", "--set=pool_size=5"),
+    *("--set=beams.queries=6", "--set=beams.candidates=3", "--set=sft.epochs=1", "--set=rce.epochs=1"),
+    *("--set=grpo.rounds=2", "--set=grpo.draws=4", "--set=oracle.most_judgments=40"),
+    *("--set=evaluated_shots=[1, 2]", "--device", "cpu", "--set=save=file", "--json"),
 )
 SELECTORS = {
     *("zero_shot", "random", "similarity", "similarity_pool", "TextSimSampler", "ImgSimSampler", "MixSampler"),
@@ -176,14 +167,7 @@ def test_an_endpoint_that_is_away_is_asked_again_for_the_rest_alone(
         return error_reply(503, "overloaded", headers={"Retry-After": "0"})
 
     selector = whole / "model_cpk" / "v2" / "sft_RetrievalSampler.safetensors"
-    options = (
-        "--set",
-        f"start.sft_checkpoint={selector}",
-        "--set",
-        "first_seed=7",
-        "--set",
-        "prompts.latest_pick=first",
-    )
+    options = (f"--set=start.sft_checkpoint={selector}", "--set=first_seed=7", "--set=prompts.latest_pick=first")
     endpoint.misbehave = dies
     broken = folder.run("run", tmp_path, "--until", "rl-data", *options, judge=f"openai:{MODEL}")
     assert broken.code == 1

@@ -88,15 +88,8 @@ def test_figures_are_read_by_weights_on_this_disk(
 
 def test_what_does_not_fit_is_said_of_each_figure_and_the_rest_is_indexed(documents: Path, tmp_path: Path) -> None:
     model = make_tiny_qwen3(tmp_path / "model")
-    small = (
-        "--vlm",
-        "hf",
-        "--set",
-        f"figures.qwen3_vl_model_path={model}",
-        "--set",
-        "figures.qwen3_vl_max_model_len=100",
-    )
-    done = run_here("rag", "index", documents, "--index", tmp_path / "index", "--json", *PLAIN, *small)
+    small = (f"--set=figures.qwen3_vl_model_path={model}", "--set=figures.qwen3_vl_max_model_len=100")
+    done = run_here("rag", "index", documents, "--index", tmp_path / "index", "--json", "--vlm", "hf", *PLAIN, *small)
     assert done.code == 0, done.stderr
     assert done.json["figures"] == {"found": 3, "kept": 3, "described": 0, "skipped": 0, "failed": 3}
     assert done.json["chunks"] > 0
