@@ -13,7 +13,7 @@ from storage.evaluated import EvalSettings
 from storage.evaluations import Evaluations
 from storage.storage_errors import DatabaseUnavailable
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-from tasks.evaluation.evaluation_errors import DataUnusable, PreflightFailed, UnknownTask
+from tasks.evaluation.evaluation_errors import DataUnusable, PreflightFailed
 from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import EvaluationRequest, Plan, RunSettings, TaskChoice
 from tasks.evaluation.running.shard_grading import collect_notes
@@ -41,12 +41,6 @@ def test_tasks_are_planned_in_their_order(tmp_path: Path, artifacts: Artifacts) 
     plan = chosen(["MATH500", own, "IFEval"], artifacts)
     assert [task.task for task in plan.tasks] == ["MATH500", "Sums", "IFEval"]
     assert (plan.model.name, plan.model.backend, plan.harness, plan.skipped) == ("m", "scripted", (), {})
-
-
-@pytest.mark.slow
-def test_a_name_that_is_near_is_named(artifacts: Artifacts) -> None:
-    with pytest.raises(UnknownTask, match="Did you mean MATH500"):
-        chosen(["MATH50"], artifacts)
 
 
 def test_a_task_of_the_harness_is_left_to_it(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ def test_help_of_a_group_lists_its_commands(group: str) -> None:
         ("rag ask bid --strategy bm25 --index INDEX", ("prefect", "torch", "sqlalchemy", "kiwipiepy")),
         ("why INDEX", ("prefect", "torch")),
         ("eval results --path INDEX", ("prefect", "torch", "sqlalchemy")),
+        ("eval list", ("prefect", "torch", "sqlalchemy", "sympy", "math_verify", "lm_eval", "datasets")),
+        ("doctor", ("prefect", "torch", "sqlalchemy", "faiss", "transformers", "kiwipiepy", "numpy")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -88,14 +88,6 @@ def test_what_does_not_fit_is_said_at_once(
     assert "Value error" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "rl-data", "predict", "export", "vqa-score"])
-def test_help_fits_a_narrow_terminal(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    done = run_here("lever", command, "--help")
-    assert done.code == 0
-    assert max(map(len, done.stdout.splitlines())) <= 80
-
-
 def told(**changes: Any) -> LeverReport:
     now = datetime.now(UTC)
     return LeverReport(

@@ -11,7 +11,7 @@ from flows.running.settings import configure_steps
 from storage.storage_errors import DatabaseUnavailable
 from tasks import resources
 from tasks.budget import Budget
-from tasks.evaluation.evaluation_errors import DataMissing, NotKept, TasksFailed, Unfinished
+from tasks.evaluation.evaluation_errors import DataMissing, NotKept, Unfinished
 from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import Plan
 from tasks.step import Gathered
@@ -42,17 +42,6 @@ def test_a_whole_run_is_reported_and_ends_in_peace() -> None:
     assert made.run.started_at == ongoing.started <= made.run.ended_at
 
 
-def test_what_is_not_finished_ends_the_run_with_its_report() -> None:
-    ongoing = EvaluationRun.begin(None, {})
-    assert ongoing.note(Gathered(["a"], {"sum/7": "busy"})) == ["a"]
-    ongoing.note(Gathered([], {"sum/8": "busy"}))
-    made = ongoing.report(PLAN, spent=Budget())
-    assert made.run.status == "failed"
-    with pytest.raises(Unfinished, match=r"2 not finished .*sum/7.*sum/8: busy") as ended:
-        ongoing.end(made)
-    assert ended.value.report is made
-
-
 def unreachable() -> None:
     raise DatabaseUnavailable("the database is away")
 
@@ -80,21 +69,6 @@ def test_unfinished_items_go_before_what_could_not_be_kept() -> None:
     ongoing.note(Gathered([], {"sum/7": "busy"}))
     with pytest.raises(Unfinished):
         ongoing.end(report())
-
-
-def test_a_task_that_fails_ends_no_other_and_is_named_at_the_end() -> None:
-    def fails() -> None:
-        raise DataMissing("no such file")
-
-    ongoing = EvaluationRun.begin(None, {})
-    assert ongoing.guard("MATH500", lambda: "done") == "done"
-    assert ongoing.guard("AIME24", fails) is None
-    ongoing.results.append(task_result())
-    made = ongoing.report(PLAN, spent=Budget())
-    assert made.run.status == "failed"
-    with pytest.raises(TasksFailed, match="AIME24 was not evaluated: no such file") as raised:
-        ongoing.end(made)
-    assert raised.value.report is made
 
 
 def test_where_nothing_was_evaluated_the_first_cause_is_told_as_it_is() -> None:

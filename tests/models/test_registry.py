@@ -94,14 +94,6 @@ def test_other_names_stay_as_they_are(file: Path, name: str) -> None:
     assert (find_entry(name), spelled(name)) == (None, name)
 
 
-def test_another_name_is_the_same_model_and_another_argument_is_not(file: Path) -> None:
-    before = spelled("qwen")
-    file.write_text(MODELS.replace("qwen:", "ours:").replace("answer: 0.6", "answer: 0.7"))
-    assert spelled("ours") == before
-    file.write_text(MODELS.replace("4096", "2048"))
-    assert spelled("qwen") != before
-
-
 def test_rates_are_found_by_what_a_name_means_and_are_no_part_of_it(file: Path) -> None:
     assert rates_of(spelled("claude-4.5")) == {"requests_per_minute": 50}
     assert [rates_of(name) for name in (spelled("qwen"), "openai:gpt-4o", "")] == [{}, {}, {}]
