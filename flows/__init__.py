@@ -6,10 +6,14 @@ imported, and says where steps find their configuration. No other module has an 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
-from flows.running.environment import prepare_environment
-from tasks.resources import configured_by
+# Ctrl-C while the modules of a command load: nothing has begun, and a traceback would tell nobody anything
+sys.excepthook = lambda kind, error, at: kind is KeyboardInterrupt or sys.__excepthook__(kind, error, at)
+
+from flows.running.environment import prepare_environment  # noqa: E402
+from tasks.resources import configured_by  # noqa: E402
 
 prepare_environment()
 # the settings are read when the first step needs them

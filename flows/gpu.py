@@ -17,9 +17,6 @@ from flows.running.environment import program
 from flows.running.run_reporting import watched
 from tasks.step import StepKey, inline
 
-STEPS = "tasks."
-"""Package of the steps; nothing else is called, whatever the parameters of a run say."""
-
 
 class NotAStep(ValueError):
     """The parameters of a run name something that is no step of this house."""
@@ -36,9 +33,9 @@ def run_step(entry: str, params: dict[str, Any]) -> None:
 
 
 def find_step(entry: str) -> Task[..., Any]:
-    """Return the step `tasks.….steps.NAME`, imported. Raises NotAStep for what is none, or is not there."""
+    """Return the step `tasks.….steps.NAME`, and nothing else. Raises NotAStep for what is none, or is not there."""
     module, _, name = entry.rpartition(".")
-    if not entry.startswith(STEPS) or not module.endswith("steps"):
+    if not entry.startswith("tasks.") or not module.endswith("steps"):
         raise NotAStep(f"{entry!r} is not a step: expected tasks.….steps.NAME")
     try:
         step = getattr(importlib.import_module(module), name, None)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from prefect import State, flow
 from prefect.runtime import flow_run
@@ -161,8 +161,7 @@ def _end_state(report: NightReport) -> NightReport | State[NightReport]:
         case "Failed":
             passing = any(failure.may_pass for failure in report.failures)
             error = (NightUnfinished if passing else NightFailed)(message, report=report)
-    failed: Any = Failed(name=report.state, message=message, data=error)
-    return failed
+    return cast("State[NightReport]", Failed(name=report.state, message=message, data=error))
 
 
 def _run_id() -> str:

@@ -5,7 +5,6 @@ Steps report after each item that is kept, so this is also where they end once t
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from threading import Event
@@ -28,9 +27,10 @@ def ends_process(error: BaseException | None) -> bool:
 
     Prefect raises errors of its own where a signal comes between two of its steps.
     """
-    if error is None:
-        return False
-    return not isinstance(error, (Exception, CancelledError, GeneratorExit)) or ends_process(error.__context__)
+    from asyncio import CancelledError  # slow to import
+
+    goes_on = isinstance(error, (Exception, CancelledError, GeneratorExit))
+    return error is not None and (not goes_on or ends_process(error.__context__))
 
 
 def stop() -> None:

@@ -216,23 +216,22 @@ _MARK = re.compile(r"\[\d+\]")
 def show_answer(answered: Answered) -> None:
     """Print the short answer, the sentences, their sources and the notes."""
     if headline := headline_of(answered):
-        print_line(f"[bold]{escape(headline)}[/bold]")
+        console.print(f"[bold]{escape(headline)}[/bold]")
         console.print()
     text = Text(answered.answer)
     text.highlight_regex(_MARK, "cyan")
-    console.print(text, soft_wrap=not console.is_terminal)
+    console.print(text)
     if answered.citations:
         console.print()
     for citation in answered.citations:
         headings = f" · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else ""
-        print_line(f"[cyan]\\[{citation.n}][/cyan] {escape(cited_place(citation) + headings)}")
-        print_line(f"    [dim]“{escape(' '.join(citation.quote.split()))}”[/dim]")
+        console.print(f"[cyan]\\[{citation.n}][/cyan] {escape(cited_place(citation) + headings)}")
+        console.print(f"    [dim]“{escape(' '.join(citation.quote.split()))}”[/dim]")
     for sentence in answered.unsupported:
-        print_line(f"[yellow]not supported[/yellow] {escape(sentence)}")
+        console.print(f"[yellow]not supported[/yellow] {escape(sentence)}")
     if answered.plan.filters.ambiguous:
-        print_line(f"[yellow]several documents fit[/yellow] {escape('; '.join(answered.plan.filters.ambiguous))}")
-    for note in answered.notes:
-        print_line(f"[yellow]note[/yellow] {escape(note)}")
+        console.print(f"[yellow]several documents fit[/yellow] {escape('; '.join(answered.plan.filters.ambiguous))}")
+    console.print_notes(answered.notes)
 
 
 def explain_answer(answered: Answered) -> None:
@@ -240,11 +239,11 @@ def explain_answer(answered: Answered) -> None:
     plan, filters = answered.plan, answered.plan.filters
     why = f"{plan.decided_by}: {', '.join(plan.words)}" if plan.words else plan.decided_by
     console.rule("how it was found", style="dim")
-    print_line(f"plan      {plan.query_type} ({escape(why)}) → {plan.strategy}, top {plan.top_k}")
-    for match in filters.matches:
-        print_line(f"filter    {match.field} {escape(match.value)} ← “{escape(match.said)}” ({match.confidence:.2f})")
+    console.print(f"plan      {plan.query_type} ({escape(why)}) → {plan.strategy}, top {plan.top_k}")
+    for name in filters.matches:
+        console.print(f"filter    {name.field} {escape(name.value)} ← “{escape(name.said)}” ({name.confidence:.2f})")
     if filters.mode != "all":
-        print_line(f"          {filters.mode} {len(filters.documents)} of the documents")
+        console.print(f"          {filters.mode} {len(filters.documents)} of the documents")
     rows = [
         (
             number,
@@ -256,21 +255,20 @@ def explain_answer(answered: Answered) -> None:
     ]
     console.print(make_table("", "score", "ranks", "place", rows=rows))
     if not any("rerank" in hit.ranks for hit in answered.retrieved):
-        print_line("rerank    off: no cross-encoder is named (--rerank NAME)")
+        console.print("rerank    off: no cross-encoder is named (--rerank NAME)")
     if answered.reason:
-        print_line(f"answer    {escape(answered.reason)}")
+        console.print(f"answer    {escape(answered.reason)}")
     for call in answered.calls:
         source = "from the response store" if call.cached else "asked"
-        print_line(f"call      {call.role}: {escape(call.model)}, {source}, key {call.key[:12]}")
-    print_line("seconds   " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in answered.timings.items()))
+        console.print(f"call      {call.role}: {escape(call.model)}, {source}, key {call.key[:12]}")
+    console.print("seconds   " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in answered.timings.items()))
 
 
 def show_evidence(pictures: Evidence) -> None:
     """Print the files with pictures of the cited pages, and notes on citations that have none."""
     for file in pictures.files:
-        print_line(f"[green]evidence[/green] {escape(str(file))}")
-    for note in pictures.notes:
-        print_line(f"[yellow]note[/yellow] {escape(note)}")
+        console.print(f"[green]evidence[/green] {escape(str(file))}")
+    console.print_notes(pictures.notes)
 
 
 @contextmanager
@@ -288,11 +286,6 @@ def show_draft(*, quiet: bool = False) -> Generator[Callable[[Event], None] | No
             display.update(Text("\n").join(lines[-max(1, console.height - 2) :]))  # more would flood the scrollback
 
         yield on_event
-
-
-def print_line(markup: str) -> None:
-    """Print a line, wrapped between words on a terminal only."""
-    console.print(markup, soft_wrap=not console.is_terminal)
 
 
 VOICES = {"ko": "ko", "en": "en-us"}

@@ -20,7 +20,6 @@ from flows.cli.ask_command import (
     console,
     explain_answer,
     open_answering,
-    print_line,
     read_aloud,
     show_answer,
     show_draft,
@@ -186,14 +185,14 @@ class Conversation:
             explain_answer(self.answers[-1])
         else:
             for citation in self.answers[-1].citations:
-                print_line(f"[cyan]\\[{citation.n}][/cyan] {escape(cited_place(citation))}")
+                console.print(f"[cyan]\\[{citation.n}][/cyan] {escape(cited_place(citation))}")
                 if citation.place.heading_path:
-                    print_line(f"    {escape(' › '.join(citation.place.heading_path))}")
+                    console.print(f"    {escape(' › '.join(citation.place.heading_path))}")
                 if citation.bbox:
-                    print_line(f"    box {', '.join(f'{edge:g}' for edge in citation.bbox)}")
-                print_line(f"    “{escape(citation.quote)}”")
+                    console.print(f"    box {', '.join(f'{edge:g}' for edge in citation.bbox)}")
+                console.print(f"    “{escape(citation.quote)}”")
             if not self.answers[-1].citations:
-                print_line("the last answer cites nothing")
+                console.print("the last answer cites nothing")
 
 
 def _converse_on_pipe(talk: Conversation) -> int:

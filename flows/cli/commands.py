@@ -60,7 +60,8 @@ class Command(TyperCommand):
             if removal:
                 fail(removal, REFUSED)
             declared.append(f"{dashed}{equals}{value}" if dashed in spellings else word)
-        return super().parse_args(ctx, declared)
+        with plain_errors():
+            return super().parse_args(ctx, declared)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; expected errors end it with one sentence."""

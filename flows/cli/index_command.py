@@ -47,8 +47,7 @@ OPTIONS = Options(
 def index(
     values: OptionValues,
     documents: Annotated[
-        Path,
-        typer.Argument(exists=True, help="Folder of PDF, HWP, Office, CSV, HTML, text, mail, pictures, ZIP."),
+        Path, typer.Argument(help="Folder of PDF, HWP, Office, CSV, HTML, text, mail, pictures, ZIP.")
     ],
     index: AnyIndexFolder = None,
     config: ConfigFile = None,

@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from flows.running.settings import settings
+from flows.running.environment import home_folder
 from storage.files import describe_full_disk
 from storage.storage_errors import StoreUnreachable
 
@@ -60,6 +60,12 @@ class Screen(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; text is wrapped between words on a terminal only, and files and pipes get each line in one piece."""
+        if not self.is_terminal and all(isinstance(each, (str, Text)) for each in objects):
+            options.setdefault("soft_wrap", True)
+        super().print(*objects, **options)
+
     def print_line(self, markup: str) -> None:
         """Print a line, which a terminal wraps; files and pipes get it in one piece."""
         self.print(markup, soft_wrap=True)
@@ -67,7 +73,7 @@ class Screen(Console):
     def print_notes(self, notes: Iterable[str]) -> None:
         """Print each note on a line of its own, behind the word `note`."""
         for note in notes:
-            self.print_line(f"[yellow]note[/yellow] {escape(note)}")
+            self.print(f"[yellow]note[/yellow] {escape(note)}")
 
 
 def make_table(*columns: str, rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
@@ -109,7 +115,7 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 
 def find_full_disk(error: Exception) -> str | None:
     """Return the sentence about the home's disk where it is full, which made a database or server fail; else None."""
-    return None if isinstance(error, StoreUnreachable) else describe_full_disk(settings().home)
+    return None if isinstance(error, StoreUnreachable) else describe_full_disk(home_folder())
 
 
 @contextmanager

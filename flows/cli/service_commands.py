@@ -181,7 +181,7 @@ def status(
         """Print the state of the service, its parts and its pools."""
         colours = {"healthy": "green", "unhealthy": "red", "down": "yellow"}
         typer.secho(current.state, fg=colours[current.state], nl=False)
-        typer.echo(f"  {current.ui_url or ''}")
+        typer.echo(f"  {current.ui_url or 'start it with `trivet up`'}")
         if current.pages_url:
             typer.echo(f"  pages: {current.pages_url}")
         for problem in current.problems:

@@ -157,16 +157,11 @@ def ending_in_order() -> Generator[None]:
         return
 
     def begin(number: int) -> None:
-        if number == signal.SIGTERM:
-            end_run()
+        if number == signal.SIGTERM:  # answers under way are stored, and nothing else is asked
+            end_work(answers_s=ANSWERS_S, steps_s=STEPS_S, then=lambda: os.kill(os.getpid(), signal.SIGKILL))
 
     with listening_for_signals(begin):
         yield
-
-
-def end_run() -> None:
-    """End the process of a run in order: its answers under way are stored, and nothing else is asked."""
-    end_work(answers_s=ANSWERS_S, steps_s=STEPS_S, then=lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def end_work(*, answers_s: float, steps_s: float, then: Callable[[], object]) -> None:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from importlib.abc import MetaPathFinder
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -107,7 +106,7 @@ def prepare_environment() -> None:
         os.environ.setdefault("PREFECT_SERVER_ALLOW_EPHEMERAL_MODE", "true")
 
 
-class _HomeFirst(MetaPathFinder):
+class _HomeFirst:
     """Makes the home when Prefect, which warns of a missing one, is imported; other commands make none."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002

@@ -12,7 +12,7 @@ from contextvars import ContextVar, copy_context
 from functools import wraps
 from inspect import signature
 from threading import Event, Thread
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 import httpx
@@ -87,8 +87,7 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
             if outer:  # it can be retried, and not this part of it
                 words += f"; this run is a part of {outer.name}, so retry that: prefect flow-run retry {outer.id}"
             get_run_logger().error("%s", words, exc_info=error)
-            failed: Any = Failed(message=words, data=error)
-            return failed
+            return cast("Any", Failed(message=words, data=error))
         finally:
             _deployed.reset(token)
 

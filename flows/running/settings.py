@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from flows.running.environment import home_folder, prepare_environment, program
 from tasks.resources import Resources, SentStep, configure
@@ -22,12 +22,10 @@ class ClusterUnusable(RuntimeError):
     """A cluster of Dask or Ray cannot be started, reached or used; says what it lacks."""
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Each field is an environment variable; `trivet doctor` shows which are set."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, extra="ignore", use_attribute_docstrings=True, populate_by_name=True, env_ignore_empty=True
-    )
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, validate_by_name=True)
 
     home: Path = Field(default_factory=home_folder, validation_alias="TRIVET_HOME")
     """Everything the embedded default keeps: artifacts, Prefect results, PostgreSQL cluster, logs."""
@@ -62,8 +60,14 @@ class Settings(BaseSettings):
 
 @cache
 def settings() -> Settings:
-    """Return the settings of this process, read from the environment once."""
-    return Settings().model_copy(update={"home": home_folder()})
+    """Return the settings of this process, read from the environment once. Raises ConfigUnusable."""
+    variables = {name: value for name, value in os.environ.items() if value} | {"TRIVET_HOME": home_folder()}
+    try:
+        return Settings.model_validate(variables, by_name=False)
+    except ValidationError as error:
+        from flows.running.config_reading import ConfigUnusable, explain_errors
+
+        raise ConfigUnusable(explain_errors(error)) from None
 
 
 def step_resources() -> Resources:

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import psutil
 from pydantic import Field, ValidationError
 
+from flows.running.command_server import start_of_process
 from flows.running.environment import LOOPBACK, describe_silence, trust, why_silent
 from storage.records import Record
 
@@ -188,7 +188,7 @@ def connect(home: Path) -> None:
     supervisor = home / "service" / "supervisord.pid"
     # one that is dead starts no server again, and nobody need wait for it
     if why := why_silent(
-        service.api_url, goes_on=lambda: supervisor.exists() and psutil.pid_exists(int(supervisor.read_text()))
+        service.api_url, goes_on=lambda: supervisor.exists() and bool(start_of_process(int(supervisor.read_text())))
     ):
         raise NotConnected(
             f"the server of this home does not answer at {service.api_url} ({why}); `trivet status` tells more, "

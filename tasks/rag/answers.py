@@ -11,12 +11,10 @@ from pydantic import Field
 
 from storage.records import FiniteRecord, Record
 from tasks.documents.blocks import BBox, PageSource, Place
-from tasks.language.sentences import language_of
 from tasks.rag.retrieval.strategies import StrategyName
 
 if TYPE_CHECKING:
     from storage.segments import CatalogueEntry
-    from tasks.rag.answers import Citation
 
 
 QueryType = Literal["single", "multi", "compare", "followup"]
@@ -271,6 +269,8 @@ KOREAN_SCALES = {"thousand": "천", "million": "백만", "billion": "십억"}
 
 def headline_of(answered: Answered) -> str:
     """Return the short answer in one line, else "": `USD 5 thousand` (in Korean `5천 달러`), `12.4%`, `A; B`."""
+    from tasks.language.sentences import language_of  # which reads lists of words: not for `trivet --help`
+
     if answered.value is None:
         if answered.short is None:
             return ""

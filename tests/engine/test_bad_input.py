@@ -217,11 +217,10 @@ def index(folder: Path, out: Path, *options: object) -> Done:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (shutil.rmtree, "does not exist"),
         (lambda folder: (shutil.rmtree(folder), folder.write_text("")), "is not a folder"),
         (lambda folder: [file.unlink() for file in folder.iterdir()], "holds no document to index"),
     ],
-    ids=["missing", "a file", "empty"],
+    ids=["a file", "empty"],
 )
 def test_a_folder_that_cannot_be_indexed_leaves_the_old_generation(
     spoil: Callable[[Path], object], said: str, small: Path, tmp_path: Path

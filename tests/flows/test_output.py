@@ -60,8 +60,13 @@ def test_a_screen_draws_its_own_colours_alone(shown: object) -> None:
 def test_text_of_documents_is_no_markup(text: str, in_table: bool) -> None:
     file = StringIO()
     table = Table(escape(text), box=None)
-    Screen(file=file, width=80).print(table if in_table else escape(text))
+    Screen(file=file, width=80 if in_table else 3).print(table if in_table else escape(text))
     assert file.getvalue().strip() == text
+
+
+def test_ctrl_c_while_modules_load_shows_no_traceback() -> None:
+    command = [sys.executable, "-c", "import flows\nraise KeyboardInterrupt"]
+    assert subprocess.run(command, capture_output=True, check=False).stderr == b""
 
 
 def test_an_error_that_hides_ctrl_c_is_told_as_the_interruption(tmp_path: Path) -> None:
