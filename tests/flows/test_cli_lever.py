@@ -52,7 +52,7 @@ def test_one_run_leaves_nothing_to_the_next() -> None:
 
 @pytest.mark.parametrize("name", ["demo", "small"])
 def test_the_samples_that_documents_name_can_be_run(name: str) -> None:
-    assert read_lever_config({}, file=Path(f"tests/samples/lever/{name}.yaml")).digits.judge_steps == 400
+    assert read_lever_config({}, file=Path(f"tests/samples/lever/{name}.yaml")).digits.candidates == 1500
 
 
 def test_flags_go_before_the_file_and_settings_before_flags(tmp_path: Path) -> None:

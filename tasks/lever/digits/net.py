@@ -179,7 +179,7 @@ def from_bytes(data: bytes) -> DigitsNet:
 
 
 STEPS = 800
-"""Updates of the transformer; half as many are nearly as good."""
+"""Updates of the transformer; of half as many MMR gets .59 of `crowded` right in place of .80."""
 BATCH = 96
 """Sequences of an update."""
 ITEMS = 5
