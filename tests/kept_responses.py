@@ -11,10 +11,10 @@ class Kept:
     """A response store in memory."""
 
     def __init__(self) -> None:
-        self.responses: dict[str, StoredResponse] = {}
+        self.rows: dict[str, StoredResponse] = {}
 
     def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        return {key: self.responses[key] for key in keys if key in self.responses}
+        return {key: self.rows[key] for key in keys if key in self.rows}
 
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        self.responses |= rows
+        self.rows = dict(rows) | self.rows  # as the table does, which keeps what was there first

@@ -29,26 +29,27 @@ from tasks import calls
 from tasks.budget import Budget, BudgetSpent
 from tasks.bulk import LOOKUP, WINDOW, ask_all
 from tasks.calls import Answer, CallSettings, Limits, ask, is_asking, stop_asking
+from tests.kept_responses import Kept
 from tests.models.server import MODEL, error_reply, prompt_of, serving, too_many
 
 
-class Kept:
-    """A response store in memory."""
+class Store(Kept):
+    """A response store that counts how many keys each look was for, and may be away."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, StoredResponse] = {}
+        super().__init__()
         self.lookups: list[int] = []
-        """How many keys each look was for."""
         self.broken = False
 
-    def many(self, keys: list[str]) -> dict[str, StoredResponse]:
+    def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
+        keys = list(keys)
         self.lookups.append(len(keys))
-        return {key: self.rows[key] for key in keys if key in self.rows}
+        return super().many(keys)
 
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
         if self.broken:
             raise DatabaseUnavailable("the database is away")
-        self.rows = dict(rows) | self.rows
+        super().put_many(rows)
 
 
 class Scripted:
@@ -135,7 +136,7 @@ def raising(errors: Mapping[str, Exception]) -> Callable[[str], str]:
 
 @BOTH
 def test_every_request_is_answered_once_and_stored(kind: type[Scripted]):
-    chat, store = kind(), Kept()
+    chat, store = kind(), Store()
     answers = texts(ask_all(chat, questions(1500), responses=store, limits=limits()))
     assert answers == {n: f"to {n}" for n in range(1500)}
     assert (len(chat.asked), len(store.rows)) == (1500, 1500)
@@ -143,7 +144,7 @@ def test_every_request_is_answered_once_and_stored(kind: type[Scripted]):
 
 @BOTH
 def test_what_is_stored_is_recalled_in_groups(kind: type[Scripted]):
-    chat, store = kind(), Kept()
+    chat, store = kind(), Store()
     list(ask_all(chat, questions(600), responses=store, limits=limits()))
     store.lookups.clear()
     again = list(ask_all(chat, questions(600), responses=store, limits=limits()))
@@ -155,14 +156,14 @@ def test_what_is_stored_is_recalled_in_groups(kind: type[Scripted]):
 def test_equal_requests_are_asked_once_and_paid_once(kind: type[Scripted]):
     chat = kind()
     asked = [(n, request(n % 3)) for n in range(900)]
-    answers = list(ask_all(chat, asked, responses=Kept(), limits=limits()))
+    answers = list(ask_all(chat, asked, responses=Store(), limits=limits()))
     assert Counter(chat.asked) == {"0": 1, "1": 1, "2": 1}
     assert Counter(answer.cached for _, answer in answers if isinstance(answer, Answer)) == {False: 3, True: 897}
     assert texts(answers) == {n: f"to {n % 3}" for n in range(900)}
 
 
 def test_ask_finds_what_ask_all_stored():
-    chat, store = ScriptedChat(), Kept()
+    chat, store = ScriptedChat(), Store()
     [(_, first)] = ask_all(chat, [(0, request("a"))], responses=store, limits=limits())
     assert isinstance(first, Answer)
     assert ask(chat, request("a"), responses=store, limits=limits()) == first._replace(cached=True)
@@ -170,12 +171,12 @@ def test_ask_finds_what_ask_all_stored():
 
 def test_no_more_are_under_way_than_allowed_and_no_fewer():
     chat = Scripted(takes_s=0.01)
-    list(ask_all(chat, questions(40), responses=Kept(), limits=limits(concurrency=7)))
+    list(ask_all(chat, questions(40), responses=Store(), limits=limits(concurrency=7)))
     assert chat.most == 7
 
 
 def test_an_answer_is_stored_before_the_next_request_takes_its_place():
-    class Waiting(Kept):
+    class Waiting(Store):
         """Commits only when told to."""
 
         def __init__(self) -> None:
@@ -211,7 +212,7 @@ def test_requests_are_read_no_further_ahead_than_some_hundreds(kind: type[Script
             yield read, request(read)
 
     ahead = [
-        read - given for given, _ in enumerate(ask_all(kind(), lazily(), responses=Kept(), limits=limits()), start=1)
+        read - given for given, _ in enumerate(ask_all(kind(), lazily(), responses=Store(), limits=limits()), start=1)
     ]
     assert len(ahead) == 5000
     assert max(ahead) <= (WINDOW + LOOKUP if kind is Batched else LOOKUP + 2 * 4)
@@ -222,14 +223,14 @@ def test_requests_are_read_no_further_ahead_than_some_hundreds(kind: type[Script
     "error", [TransientModelError("busy"), ContextOverflow("too long"), RequestRefused("an odd shape")]
 )
 def test_an_error_of_one_request_is_its_answer(kind: type[Scripted], error: ModelError):
-    chat, store = kind(raising({"3": error})), Kept()
+    chat, store = kind(raising({"3": error})), Store()
     answers = dict(ask_all(chat, questions(10), responses=store, limits=limits(tries=2)))
     assert answers[3] is error
     assert (len(answers), len(store.rows)) == (10, 9)
 
 
 def test_an_endpoint_that_refuses_all_it_was_asked_is_left_alone():
-    chat, store = Scripted(raising({str(number): RequestRefused("400") for number in range(100)})), Kept()
+    chat, store = Scripted(raising({str(number): RequestRefused("400") for number in range(100)})), Store()
     with pytest.raises(RequestRefused, match="400"):
         list(ask_all(chat, questions(100), responses=store, limits=limits()))
     assert len(chat.asked) < 40
@@ -239,7 +240,7 @@ def test_an_endpoint_that_refuses_all_it_was_asked_is_left_alone():
 def test_an_endpoint_that_refuses_some_requests_is_asked_the_others(error: ModelError):
     """As many in a row as it may refuse, and more of those that are refused for the sake of what stands in them."""
     first = 15 if type(error) is RequestRefused else 60
-    chat, store = Scripted(raising({str(number): error for number in range(first)})), Kept()
+    chat, store = Scripted(raising({str(number): error for number in range(first)})), Store()
     answers = dict(ask_all(chat, questions(100), responses=store, limits=limits()))
     assert [number for number, answer in sorted(answers.items()) if answer is error] == list(range(first))
     assert len(store.rows) == 100 - first
@@ -247,7 +248,7 @@ def test_an_endpoint_that_refuses_some_requests_is_asked_the_others(error: Model
 
 @BOTH
 def test_what_concerns_all_requests_is_raised_once_what_was_under_way_is_given(kind: type[Scripted]):
-    chat, store, given = kind(raising({"20": ModelUnavailable("401")})), Kept(), list[int]()
+    chat, store, given = kind(raising({"20": ModelUnavailable("401")})), Store(), list[int]()
     with pytest.raises(ModelUnavailable, match="401"):
         give(ask_all(chat, questions(5000), responses=store, limits=limits()), given)
     assert len(given) == len(store.rows) == len(chat.asked) - chat.asked.count("20")
@@ -256,7 +257,7 @@ def test_what_concerns_all_requests_is_raised_once_what_was_under_way_is_given(k
 
 @BOTH
 def test_a_spent_budget_is_raised_once_what_it_paid_for_is_given(kind: type[Scripted]):
-    chat, store, given = kind(), Kept(), list[int]()
+    chat, store, given = kind(), Store(), list[int]()
     with pytest.raises(BudgetSpent, match="30 model calls"):
         give(ask_all(chat, questions(100), responses=store, limits=limits(), budget=Budget(max_calls=30)), given)
     assert (len(given), len(chat.asked), len(store.rows)) == (30, 30, 30)
@@ -264,7 +265,7 @@ def test_a_spent_budget_is_raised_once_what_it_paid_for_is_given(kind: type[Scri
 
 @BOTH
 def test_an_answer_that_the_store_does_not_take_is_given_before_that_is_raised(kind: type[Scripted]):
-    chat, store, given = kind(), Kept(), list[int]()
+    chat, store, given = kind(), Store(), list[int]()
     store.broken = True
     with pytest.raises(DatabaseUnavailable):
         give(ask_all(chat, questions(100), responses=store, limits=limits()), given)
@@ -274,12 +275,12 @@ def test_an_answer_that_the_store_does_not_take_is_given_before_that_is_raised(k
 @BOTH
 def test_a_bug_of_a_backend_comes_out(kind: type[Scripted]):
     with pytest.raises(ZeroDivisionError):
-        list(ask_all(kind(raising({"2": ZeroDivisionError()})), questions(5), responses=Kept(), limits=limits()))
+        list(ask_all(kind(raising({"2": ZeroDivisionError()})), questions(5), responses=Store(), limits=limits()))
 
 
 def test_an_engine_gets_windows_that_fill_its_batches():
     chat = Batched()
-    list(ask_all(chat, questions(1200), responses=Kept(), limits=limits()))
+    list(ask_all(chat, questions(1200), responses=Store(), limits=limits()))
     assert chat.windows == [WINDOW, WINDOW, 1200 - 2 * WINDOW]
 
 
@@ -289,11 +290,11 @@ def test_an_engine_that_forgets_a_request_is_found_out():
             yield from super().complete_many(requests[1:])
 
     with pytest.raises(RuntimeError, match="no answer to 1 of 5"):
-        list(ask_all(Forgetful(), questions(5), responses=Kept(), limits=limits()))
+        list(ask_all(Forgetful(), questions(5), responses=Store(), limits=limits()))
 
 
 def test_a_reader_that_has_enough_waits_for_nothing_and_what_was_under_way_is_stored():
-    go, chat, store = threading.Event(), Scripted(), Kept()
+    go, chat, store = threading.Event(), Scripted(), Store()
     chat.say = lambda prompt: (int(prompt) < 3 or go.wait(10), "fine")[1]
     answers = ask_all(chat, questions(50), responses=store, limits=limits())
     next(answers)
@@ -310,7 +311,7 @@ def test_a_reader_that_has_enough_waits_for_nothing_and_what_was_under_way_is_st
 
 def test_a_reader_that_has_enough_waits_for_no_other_try():
     chat = Scripted(raising({str(n): TransientModelError("busy") for n in range(1, 50)}))
-    answers = ask_all(chat, questions(50), responses=Kept(), limits=limits(first_delay_s=60))
+    answers = ask_all(chat, questions(50), responses=Store(), limits=limits(first_delay_s=60))
     next(answers)
     started = time.monotonic()
     answers.close()  # pyright: ignore[reportAttributeAccessIssue]
@@ -319,7 +320,7 @@ def test_a_reader_that_has_enough_waits_for_no_other_try():
 
 def test_a_process_that_is_told_to_end_asks_no_more_and_keeps_what_is_under_way(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(calls, "_stopped", threading.Event())  # for good, but for this process of tests
-    go, store, given = threading.Event(), Kept(), list[int]()
+    go, store, given = threading.Event(), Store(), list[int]()
 
     def held(prompt: str) -> str:
         assert go.wait(10)
@@ -351,7 +352,7 @@ def test_a_process_that_was_told_to_end_begins_nothing(kind: type[Scripted], mon
     stop_asking()
     chat = kind()
     with pytest.raises(ModelUnavailable, match="is ending"):
-        list(ask_all(chat, questions(5), responses=Kept(), limits=limits()))
+        list(ask_all(chat, questions(5), responses=Store(), limits=limits()))
     assert not chat.asked
 
 
@@ -368,7 +369,7 @@ def test_ctrl_c_ends_the_asking_at_once():
     chat.say = say
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        list(ask_all(chat, questions(50), responses=Kept(), limits=limits()))
+        list(ask_all(chat, questions(50), responses=Store(), limits=limits()))
     assert time.monotonic() - started < 10
     over.set()
 
@@ -376,7 +377,7 @@ def test_ctrl_c_ends_the_asking_at_once():
 def test_ctrl_c_while_an_engines_answers_are_stored_loses_none(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tasks.bulk.UNSTORED_S", 0.0)  # so quick an engine is at its end before the first are stored
 
-    class Interrupted(Kept):
+    class Interrupted(Store):
         interrupted = 0
 
         def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
@@ -397,13 +398,13 @@ def test_an_endpoint_that_stumbles_is_asked_again():
         server.answer = prompt_of
         server.script = [too_many(0.01), error_reply(500, "oops"), error_reply(503, "busy")]
         chat = OpenAIChat(MODEL, base_url=server.base_url, timeout_s=10)
-        answers = texts(ask_all(chat, questions(20), responses=Kept(), limits=limits(first_delay_s=0.01)))
+        answers = texts(ask_all(chat, questions(20), responses=Store(), limits=limits(first_delay_s=0.01)))
         assert answers == {n: str(n) for n in range(20)}
         assert len(server.requests) == 23
 
 
 def test_two_at_once_with_the_same_questions_share_their_answers():
-    chat, store, shared = Scripted(takes_s=0.1), Kept(), limits()
+    chat, store, shared = Scripted(takes_s=0.1), Store(), limits()
     both = [
         threading.Thread(target=lambda: list(ask_all(chat, questions(4), responses=store, limits=shared)))
         for _ in range(2)
@@ -421,8 +422,8 @@ def test_two_at_once_with_the_same_questions_share_their_answers():
 def test_an_endpoint_that_fails_every_request_for_long_is_left_alone(failure: TransientModelError):
     clock, chat = iter(range(0, 100_000, 10)), Scripted(raising({str(n): failure for n in range(1, 999)}))
     shared = Limits(CallSettings(tries=1, concurrency=4), rng=random.Random(1), clock=lambda: float(next(clock)))
-    ask(chat, next(iter(questions(1)))[1], responses=Kept(), limits=shared)  # it has answered once
-    answers = dict(ask_all(chat, questions(999), responses=Kept(), limits=shared))
+    ask(chat, next(iter(questions(1)))[1], responses=Store(), limits=shared)  # it has answered once
+    answers = dict(ask_all(chat, questions(999), responses=Store(), limits=shared))
     assert len(answers) == 999
     assert len(chat.asked) < (100 if failure.args == ("500.",) else 20)
     assert "in a row and is left alone" in str(answers[998])

@@ -150,7 +150,7 @@ def test_the_stored_request_holds_the_image_by_its_hash(clock: Clock):
     PIL.Image.effect_noise((40, 40), 50).save(file, "PNG")
     asked = request(image=file.getvalue())
     ask(ScriptedChat(), asked, responses=store, limits=limits(clock))
-    (kept,) = store.responses.values()
+    (kept,) = store.rows.values()
     assert kept.request == canonical_form(asked)
     assert '"sha256"' in kept.model_dump_json()
     assert len(kept.model_dump_json()) < 900
@@ -159,7 +159,7 @@ def test_the_stored_request_holds_the_image_by_its_hash(clock: Clock):
 def test_texts_that_end_an_answer_are_stored_with_it(clock: Clock):
     store = Kept()
     ask(ScriptedChat(), request(stop=("\n", "Q:")), responses=store, limits=limits(clock))
-    (kept,) = store.responses.values()
+    (kept,) = store.rows.values()
     assert '"stop":["\\n","Q:"]' in kept.model_dump_json()
 
 
@@ -437,7 +437,7 @@ def test_what_a_listener_raises_ends_the_call_and_keeps_nothing(clock: Clock, er
     store = Kept()
     with pytest.raises(type(error)):
         ask(Streaming(), request(), responses=store, limits=limits(clock), on_text=stumble)
-    assert (store.responses, clock.slept) == ({}, [])
+    assert (store.rows, clock.slept) == ({}, [])
 
 
 def test_ctrl_c_ends_the_stream_and_leaves_the_question_free(clock: Clock):
@@ -451,7 +451,7 @@ def test_ctrl_c_ends_the_stream_and_leaves_the_question_free(clock: Clock):
     with pytest.raises(KeyboardInterrupt):
         ask(chat, request(), responses=store, limits=shared, on_text=interrupt)
     assert chat.over.wait(5)
-    assert store.responses == {}
+    assert store.rows == {}
     chat.words = ["fine"]
     assert ask(chat, request(), responses=store, limits=shared).response.text == "fine"
 
@@ -473,5 +473,5 @@ def test_no_secret_is_kept(clock: Clock):
         url = server.base_url.replace("//", "//someone:pass-word@") + "?key=key-in-the-query"
         chat = OpenAIChat(MODEL, base_url=url, api_key=SecretStr("sk-secret"), timeout_s=10)
         ask(chat, request(), responses=store, limits=limits(clock))
-    kept = " ".join(response.model_dump_json() for response in store.responses.values())
+    kept = " ".join(response.model_dump_json() for response in store.rows.values())
     assert [secret for secret in ("pass-word", "key-in-the-query", "sk-secret") if secret in kept] == []

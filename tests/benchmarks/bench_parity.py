@@ -138,7 +138,7 @@ def our_model(name: str) -> Any:
     from tasks.bulk import ask_all
     from tasks.calls import CallSettings, Limits
     from tasks.evaluation.harness.harness_model import AnswerLog, Likelihoods, harness_model
-    from tests.evaluation.harness.test_harness import Kept
+    from tests.kept_responses import Kept
 
     chat, kept = open_chat(name), Kept()
     assert isinstance(chat, LogLikelihood)

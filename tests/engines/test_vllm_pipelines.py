@@ -24,7 +24,7 @@ from tests.command import Done, run_apart
 from tests.drills.evaluating import write_sums
 from tests.engines.test_vllm_text import ENGINE
 from tests.engines.test_vllm_vision import showing
-from tests.lever.small_judges import Kept
+from tests.kept_responses import Kept
 from tests.models.tiny_vision import make_png
 
 ITEMS = 6

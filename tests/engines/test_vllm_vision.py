@@ -16,7 +16,8 @@ from models.vllm_engine import load_picture
 from tasks.calls import CallSettings, Limits
 from tasks.lever.judge.judging import Judgment
 from tasks.rag.indexing.figures import FigureRecord, FigureSettings, describe
-from tests.lever.small_judges import Kept, asked, five_questions, judging
+from tests.kept_responses import Kept
+from tests.lever.small_judges import asked, five_questions, judging
 from tests.models.tiny_vision import make_png, make_tiny_qwen, make_tiny_qwen3
 
 

@@ -123,19 +123,7 @@ def test_flags_of_the_old_script_that_need_not_be_given_are_explained(capsys: py
         ("limit: 3\ntask: AIME24\n", "line 2: 'task' is not known"),
         ("limit: 3\ntask_runner: dask\n", "line 2: eval run --task-runner was removed: TRIVET_TASK_RUNNER"),
         ("- AIME24\n", "line 1: expected names with values"),
-        ("tasks: [{name: AIME24}]\n", "neither a name nor"),
-    ],
-)
-def test_a_bad_file_is_named_with_its_line(text: str, said: str, tmp_path: Path) -> None:
-    file = tmp_path / "bad.yaml"
-    file.write_text(text)
-    with pytest.raises(OptionUnusable, match=said):
-        configured(f"--config {file} --tasks A")
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+        ("tasks: [{name: AIME24}]\n", "line 1: tasks: .* is neither a name nor"),
         ("model: openai\nlimit: many\n", "line 2: limit: Input should be a valid integer"),
         ("n-repeat: 0\n", "line 1: n_repeat: Input should be greater"),
         ("limit: yes\n", "line 1: limit: expected a value"),
@@ -150,9 +138,11 @@ def test_a_bad_file_is_named_with_its_line(text: str, said: str, tmp_path: Path)
         ("model: 3\n", "line 1: model: Input should be a valid string"),
         ("price: abc\n", "line 1: price abc: expected PROMPT,ANSWER, two numbers"),
         ("save: paper\n", "line 1: save: Input should be 'file'"),
+        ("max_tokens: 5\nunsafe-code: true\n", "line 2: unsafe_code: type --unsafe-code on the command line"),
+        ("max_tokens: 5\nunsafe-code: false\n", "line 2: unsafe_code: type --unsafe-code on the command line"),
     ],
 )
-def test_a_bad_value_is_named_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_bad_file_or_value_is_named_with_its_line(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text(text)
     with pytest.raises(OptionUnusable, match=rf"^{file}, {said}"):
@@ -221,14 +211,6 @@ def test_the_k_may_stand_in_the_file(tmp_path: Path) -> None:
 def test_a_test_may_not_execute_code_without_a_sandbox(flag: str) -> None:
     with pytest.raises(SandboxUnavailable, match="--unsafe-code is refused"):
         configured(f"--tasks A {flag}")
-
-
-@pytest.mark.parametrize("value", ["true", "false"])
-def test_no_file_decides_that_code_needs_no_sandbox(value: str, tmp_path: Path) -> None:
-    file = tmp_path / "unsafe.yaml"
-    file.write_text(f"max_tokens: 5\nunsafe-code: {value}\n")
-    with pytest.raises(OptionUnusable, match=rf"^{file}, line 2: unsafe_code: type --unsafe-code on the command line"):
-        configured(f"--config {file} --tasks A")
 
 
 def test_one_seed_is_meant_for_all_and_three_for_none() -> None:

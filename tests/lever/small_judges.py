@@ -1,4 +1,4 @@
-"""Judges by rule, a response store in memory, and five questions with pictures, to put them together."""
+"""Judges by rule, and five questions with pictures, to put them together."""
 
 from __future__ import annotations
 
@@ -13,29 +13,17 @@ from PIL import Image as Decoder
 
 from models.model_errors import ModelError, RequestRefused
 from models.protocols import ChatRequest, ChatResponse, Text
-from storage.responses import Responses, StoredResponse
+from storage.responses import Responses
 from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
 from tasks.lever.judge.demonstration_task import PromptSettings, VqaTask
 from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.lever_records import VqaItem
+from tests.kept_responses import Kept
 
 ANSWERS = ("ferry", "ferry", "a boat", *["ship"] * 7)
 NAMES = "qabcd"
 ODD = RequestRefused("an odd shape")
-
-
-class Kept:
-    """A response store in memory."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, StoredResponse] = {}
-
-    def many(self, keys: list[str]) -> dict[str, StoredResponse]:
-        return {key: self.rows[key] for key in keys if key in self.rows}
-
-    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        self.rows = dict(rows) | self.rows
 
 
 class Endpoint:

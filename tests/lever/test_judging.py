@@ -13,7 +13,8 @@ from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judging import Judgment
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import VqaItem
-from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, forget, judging
+from tests.kept_responses import Kept
+from tests.lever.small_judges import Endpoint, Engine, asked, five_questions, forget, judging
 
 
 @pytest.fixture

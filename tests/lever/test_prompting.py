@@ -11,7 +11,8 @@ from models.protocols import ChatRequest, Image, LogProb, Text
 from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings, TextClassification, VqaTask
 from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.lever_records import TextItem, VqaItem
-from tests.lever.small_judges import Endpoint, Kept, limits
+from tests.kept_responses import Kept
+from tests.lever.small_judges import Endpoint, limits
 
 
 def item(name: str, *answers: str) -> VqaItem:

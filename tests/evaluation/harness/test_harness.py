@@ -10,7 +10,7 @@ import re
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefuse
 from models.protocols import ChatRequest, ChatResponse, LogProb, Text
 from models.scripted import Rule, ScriptedChat
 from storage.artifacts import Artifacts
-from storage.responses import StoredResponse
 from tasks.bulk import ask_all
 from tasks.calls import CallSettings, Limits
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataMissing, NeedsLogLikelihood, UnknownTask
@@ -33,25 +32,13 @@ from tasks.evaluation.results.results_file import build_rows
 from tasks.evaluation.running.open_models import Asking, ModelSpec, release_models
 from tasks.evaluation.running.planning import RunSettings
 from tests.evaluation.reports import report
+from tests.kept_responses import Kept
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "harness"
 """Tasks of our own with their data: sums to write, endings to choose, texts to weigh, and a group of the last two."""
 GENERATE = (SAMPLES / "sums.yaml").read_text()
 ANSWERS = ["4", "7", "18", "6"]
 TEXTS = ["the cat sat on the mat", "a dog"]
-
-
-class Kept:
-    """A response store in memory."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, StoredResponse] = {}
-
-    def many(self, keys: list[str]) -> dict[str, StoredResponse]:
-        return {key: self.rows[key] for key in keys if key in self.rows}
-
-    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        self.rows |= rows
 
 
 class Letters(ScriptedChat):

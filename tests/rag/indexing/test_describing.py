@@ -17,7 +17,7 @@ from tasks.calls import CallSettings, Limits
 from tasks.rag.corpus import Parsed, Pictured, Source
 from tasks.rag.indexing.figures import DocumentFigures, FigureRecord, FigureSettings
 from tasks.rag.indexing.picturing import Described, describe_figures
-from tests.lever.small_judges import Kept
+from tests.kept_responses import Kept
 from tests.models.tiny_vision import make_png, make_png_without_pixels, make_tiny_qwen3
 
 SETTINGS = FigureSettings(qwen3_vl_max_tokens=3)

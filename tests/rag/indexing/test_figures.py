@@ -298,4 +298,4 @@ def test_a_duplicate_in_another_document_takes_over_the_description_without_a_se
 
     assert [ask(first).status, ask(repeated).status] == ["described", "duplicate"]
     assert ask(repeated).text == "[PAGE 3 IMAGE 2]\n매출 35억 원"
-    assert len(kept.responses) == 1
+    assert len(kept.rows) == 1
