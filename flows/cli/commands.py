@@ -88,10 +88,13 @@ class Group(TyperGroup):
     """A group whose help shows the first paragraph of each command's help."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; one of an earlier version is refused with what took its place."""
+        """Find the command; one of an earlier version, or of a group, is refused with its name now."""
         name = f"{_command_path(ctx)} {args[0]}".strip()
         if args[0] not in self.commands and (removal := explain_removal("command", name)):
             fail(removal, REFUSED)
+        groups = [group for group, inner in self.commands.items() if args[0] in getattr(inner, "commands", ())]
+        if groups and args[0] not in self.commands:
+            fail(f"no command {args[0]}, but {' or '.join(f'`trivet {group} {args[0]}`' for group in groups)}", REFUSED)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -172,10 +175,6 @@ class Options:
         """The pydantic model of the configuration, imported at first use."""
         module, _, name = self.config.partition(":")
         return getattr(importlib.import_module(module), name)
-
-    def spell_values(self, values: OptionValues) -> dict[str, Any]:
-        """Return the values by the names that options have in YAML files: `max_cost` for `--max-cost`."""
-        return {self.flags[path].name(path): value for path, value in values.items()}
 
     def parameter(self, path: str, flag: Flag) -> inspect.Parameter:
         """Return the option of the field at `path`, as the keyword-only parameter from which typer makes it."""

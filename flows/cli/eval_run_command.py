@@ -100,7 +100,8 @@ def run(
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
     from flows.running.evaluation_flags import read_evaluation
 
-    evaluation = read_evaluation(OPTIONS.spell_values(values), config, settings=settings or (), note=_note)
+    by_name = {OPTIONS.flags[path].name(path): value for path, value in values.items()}  # max_cost for --max-cost
+    evaluation = read_evaluation(by_name, config, settings=settings or (), note=_note)
     if dry_run:
         with progress_bars(as_json):
             estimated = estimate_calls(evaluation)

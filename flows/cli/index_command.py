@@ -106,7 +106,7 @@ def build_and_show(parameters: dict[str, Any], index: Path, *, as_json: bool) ->
         for warning in report.warnings:
             console.print(f"  [yellow]note[/yellow]       {escape(warning)}")
         if documents.failed:
-            console.print(f"  see [bold]trivet rag status --index {name}[/bold] for what failed, and why")
+            console.print("  see [bold]trivet rag status[/bold] for what failed, and why")
 
     emit(report, as_json, show)
     if outcome.unfinished:

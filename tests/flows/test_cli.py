@@ -122,6 +122,7 @@ def test_help_at_80_columns_names_options_whole_and_gives_a_switch_no_type(
     ("arguments", "said"),
     [
         (["nosuch"], "No such command 'nosuch'"),
+        (["ask", "q"], "no command ask, but `trivet rag ask`"),
         (["rag", "index", "x"], "is not a folder; name the folder that the documents lie in"),
         (["nightly", "run", "x"], "there is no file"),
         (["lever", "run"], "nothing says what to learn from"),

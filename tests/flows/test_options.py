@@ -103,11 +103,3 @@ def test_values_go_where_the_model_wants_them_and_unset_ones_are_left_out() -> N
         "size": 3,
         "inner": {"tables": False},
     }
-
-
-def test_options_are_named_as_files_name_them() -> None:
-    assert OPTIONS.spell_values({"size": 3, "inner.most": 4, "from_stage": "z"}) == {
-        "size": 3,
-        "largest": 4,
-        "from_": "z",
-    }

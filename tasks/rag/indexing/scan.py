@@ -99,10 +99,10 @@ def scan_folder(
     scan.scan_folder(os.fsencode(folder), "")
     if not scan.documents:
         troubles = "".join(f" {refused.name}: {refused.message}" for refused in scan.refused[:5])
-        counts = f"{len(scan.skipped)} files match no pattern, {len(scan.refused)} were refused"
+        unread = len(scan.skipped) + len(scan.refused)
         raise FolderUnusable(
-            f"The folder {escape_unprintable(str(folder))} holds no document to index: {counts}. "
-            f"Formats that are read: {', '.join(sorted(suffixes()))}; see `--include`.{troubles}"
+            f"The folder {escape_unprintable(str(folder))} holds no document to index, and {unread} other files. "
+            f"Documents end in {', '.join(sorted(suffixes()))}, .zip; `--include` names others.{troubles}"
         )
     ordered = sorted(scan.documents, key=lambda file: file.name)
     first: dict[str, ScannedFile] = {}

@@ -181,7 +181,7 @@ def test_folders_that_cannot_be_indexed(folder: Path, artifacts: Artifacts) -> N
     with pytest.raises(FolderUnusable, match="no document"):
         scan_folder(folder, artifacts=artifacts)
     _write(folder, "a.wpd")
-    with pytest.raises(FolderUnusable, match="1 files match no pattern"):
+    with pytest.raises(FolderUnusable, match="no document to index, and 1 other files"):
         scan_folder(folder, artifacts=artifacts)
     with pytest.raises(FolderUnusable, match="not a folder"):
         scan_folder(folder / "a.wpd", artifacts=artifacts)
