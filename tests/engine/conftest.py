@@ -11,6 +11,8 @@ import pytest
 from flows.running.command_server import prefect_api, wait_until_healthy
 from flows.running.environment import prepare_environment
 from flows.running.settings import settings
+from tests.drills.evaluating import adder
+from tests.models.server import Server, serving
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -43,3 +45,11 @@ def client() -> Iterator[SyncPrefectClient]:
 def name(request: pytest.FixtureRequest) -> str:
     """A model that no other test asks: they share a database."""
     return f"model-of-{request.node.name}"
+
+
+@pytest.fixture
+def server(name: str) -> Iterator[Server]:
+    """That model, which adds, and a judge beside it."""
+    with serving() as running:
+        running.answer, running.models = adder(pause_s=0), (name, "judge")
+        yield running

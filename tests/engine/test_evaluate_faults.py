@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,12 @@ import pytest
 
 from tests.command import Done, run_here
 from tests.drills.evaluating import adder, command, start, write_sums
-from tests.models.server import Reply, Server, error_reply, hangs, serving, web_page
+from tests.models.server import Reply, Server, error_reply, hangs, web_page
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "benchmarks"
 COUNT = 4
-
-
-@pytest.fixture
-def server(name: str) -> Iterator[Server]:
-    with serving() as running:
-        running.answer, running.models = adder(pause_s=0), (name, "judge")
-        yield running
 
 
 @pytest.fixture

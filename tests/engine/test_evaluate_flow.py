@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 
 from models.endpoint_identity import PROBES
 from tests.command import Done, run_here
-from tests.drills.evaluating import adder, asked, write_sums
-from tests.models.server import Reply, Server, error_reply, prompt_of, serving
+from tests.drills.evaluating import asked, write_sums
+from tests.models.server import Reply, Server, error_reply, prompt_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
@@ -22,13 +21,6 @@ COUNT = 20
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return write_sums(tmp_path / "data", COUNT)
-
-
-@pytest.fixture
-def server(name: str) -> Iterator[Server]:
-    with serving() as running:
-        running.answer, running.models = adder(pause_s=0), (name,)
-        yield running
 
 
 def evaluate(server: Server, name: str, data: Path, out: Path, *options: object, tasks: str = "MATH500") -> Done:

@@ -45,6 +45,18 @@ def publish_texts(out: Path, texts: dict[str, str] = TEXTS, *, embedder: Embedde
     return out
 
 
+def publish_pages(out: Path, *pages: str) -> Path:
+    """An index of one document of these pages, a.pdf and copy.pdf by name, whose vectors mean nothing."""
+    document = "a" * 64
+    chunks = [
+        Chunk(id=f"{document[:16]}-{row:05d}", document=document, page=row + 1, bbox=None, kind="text", text=text)
+        for row, text in enumerate(pages)
+    ]
+    catalogue = [CatalogueEntry(document=document, name="a.pdf", aliases=("copy.pdf",))]
+    publish(out, chunks=chunks, catalogue=catalogue, settings={"embedder": "minilm"})
+    return out
+
+
 def digest(name: str) -> str:
     """Of the document called so."""
     return name.encode().hex().ljust(64, "0")[:64]

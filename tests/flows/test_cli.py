@@ -17,12 +17,10 @@ from typer.main import get_command
 from flows.cli import app
 from flows.cli.shared_options import DEFAULT_INDEX, LAST_INDEX
 from storage.files import write
-from storage.segments import CatalogueEntry
-from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.index_report import StatusFile
 from tests.command import run_apart, run_here
 from tests.documents.zips import zipped
-from tests.storage.publishing import publish
+from tests.flows.asks import publish_pages
 
 HEAVY = ("prefect", "torch", "sqlalchemy", "pymupdf", "faiss", "transformers", "numpy", "pydantic_settings", "asyncio")
 
@@ -41,17 +39,8 @@ COMMANDS = dict(commands())
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two chunks with words and no vectors worth the name."""
-    out = tmp_path_factory.mktemp("index")
-    chunks = [
-        Chunk(id=f"{'a' * 16}-{row:05d}", document="a" * 64, page=row + 1, bbox=None, kind="text", text=text)
-        for row, text in enumerate(["The bid price is 35,750,000 won", "Delivery takes [bold]twelve[/bold] months"])
-    ]
-    publish(
-        out,
-        chunks=chunks,
-        catalogue=[CatalogueEntry(document="a" * 64, name="a.pdf", aliases=("copy.pdf",))],
-        settings={"embedder": "minilm"},
-    )
+    pages = "The bid price is 35,750,000 won", "Delivery takes [bold]twelve[/bold] months"
+    out = publish_pages(tmp_path_factory.mktemp("index"), *pages)
     StatusFile(out, generation=None, run=None, parameters={}).update(state="completed")
     return out
 

@@ -12,10 +12,8 @@ import pytest
 from flows.running.settings import settings
 from storage import connections
 from storage.evaluations import Evaluations
-from storage.segments import CatalogueEntry
-from tasks.rag.indexing.chunks import Chunk
 from tests.command import Done, run_apart, run_here
-from tests.storage.publishing import publish
+from tests.flows.asks import publish_pages
 
 TEXTS = ("The bid price is 35,750,000 won.", "Delivery takes twelve months.", "The warranty lasts three years.")
 PRICE = {"id": "price", "question": "What is the bid price?", "document": "a.pdf", "pages": [1], "answer": "3,575만 원"}
@@ -27,18 +25,7 @@ NOWHERE = "postgresql://me@127.0.0.1:9/trivet"
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three pages with words and no vectors worth the name; one name more for the document."""
-    out = tmp_path_factory.mktemp("index")
-    chunks = [
-        Chunk(id=f"{'a' * 16}-{row:05d}", document="a" * 64, page=row + 1, bbox=None, kind="text", text=text)
-        for row, text in enumerate(TEXTS)
-    ]
-    publish(
-        out,
-        chunks=chunks,
-        catalogue=[CatalogueEntry(document="a" * 64, name="a.pdf", aliases=("copy.pdf",))],
-        settings={"embedder": "minilm"},
-    )
-    return out
+    return publish_pages(tmp_path_factory.mktemp("index"), *TEXTS)
 
 
 def questions(folder: Path, *lines: dict[str, Any]) -> Path:
