@@ -49,7 +49,7 @@ trivet eval results --format html --out build/demo/leaderboard.html
 show eval score $samples/recorded/code/HumanEval.jsonl --task HumanEval --data-dir $samples/benchmarks --k 1,2 \
     || go_on_without $? "no generated code is executed here: see above"
 
-act "3 of 3: a selector of demonstrations is trained and measured (a minute)"
+act "3 of 3: a selector of demonstrations is trained and measured (two minutes)"
 show lever run --config $samples/lever/demo.yaml --results build/demo/lever
 trivet down
 

@@ -337,7 +337,8 @@ def _open_own(path: Path, *, metric: str | None, train_queries: int, validation:
                 answers=answers,
             )
             inside = record.image and (path.parent / record.image).resolve().is_relative_to(path.parent.resolve())
-            sha256, damage = inspect(Path(item.image)) if inside else ("", f"there is no picture beside {path.name}")
+            outside = f"{record.image!r} is no picture below {path.parent}"
+            sha256, damage = inspect(Path(item.image)) if inside else ("", outside)
             item, problem = item.model_copy(update={"image_sha256": sha256}), damage or ""
         else:
             parts = [record.text.strip(), record.question.strip()]
