@@ -133,7 +133,7 @@ def find_choice(text: str, question: ChoiceQuestion) -> Choice | None:
                 return Choice(letters, "statement")
         for sentence in _backward_sentences(plain):
             if remark := next(iter(_patterns(question.letters).remark.findall(sentence)[-1:]), None):
-                number = NUMBERED.fullmatch(remark[0] or f"{remark[1]}번")
+                number = NUMBERED.fullmatch(f"{remark[0]}번")
                 letters = _read_number(number, question) if number else _collect_letters("".join(remark), question)
                 if letters:
                     return Choice(letters, "remark")
@@ -234,16 +234,16 @@ STATES = announcements(
     re.VERBOSE,
 )
 """Matches a phrase that announces an answer; the answer follows the match."""
-DOUBTED = re.compile(r"(?:doubt|unlikely|whether|not|n[’']t)\b[^.,:;\n]*$")
+DOUBTED = re.compile(r"(?:doubt|unlikely|whether|not|n[’']t)\b[^.,:;\n]*$|不[能应该該]{1,2}$")
 """Before an announcement that is none: `I doubt that the answer is D`."""
 CORRECTION = re.compile(
-    r"(?:[.…,;—–-]\s?)\b(?:no|wait|actually|sorry|correction|rather|I\smean|scratch\sthat|아니|等等|いや)\b[,:]?\s?",
+    r"(?:[.…,;?(—–-]\s?)\b(?:no|wait|actually|sorry|correction|rather|I\smean|scratch\sthat|on\s\w+\sthought|아니|等等|いや)\b[\s,:—–-]*",
     re.IGNORECASE,
 )
-ORDERED = ("①②③④⑤⑥⑦⑧⑨⑩", "ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊ", "가나다라마바사아자차")
+ORDERED = ("①②③④⑤⑥⑦⑧⑨⑩", "ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊ", "가나다라마바사아자차", "ⓐⓑⓒⓓⓔⓕⓖⓗⓘⓙ")
 """Signs that label options in Korean, in order."""
 NUMBERED = re.compile(
-    rf"\(?(?:(?P<sign>[{ORDERED[0]}]|[{ORDERED[1]}](?!\s?[,·ㄱ-ㅎ])|(?<=\()[{ORDERED[2]}](?=\)))|(?P<number>\d{{1,2}})(?=\s?번))\s?번?\)?"
+    rf"\(?(?:(?P<sign>[{ORDERED[0]}{ORDERED[3]}]|[{ORDERED[1]}](?!\s?[,·ㄱ-ㅎ])|(?<=\()[{ORDERED[2]}](?=\)))|(?P<number>\d{{1,2}})(?=\s?[번番]))\s?[번番]?\)?"
 )
 LEAD = r"(?:(?i:the|an|either|both)\s)?(?:(?i:options?|choices?|letters?|statements?|answers?|보기|선택지)\s?:?\s?)?"
 BETWEEN = r"(?:\s?[,;&/+]\s?(?:(?:and|or)\s)?|\s(?:and|or|및)\s|[와과]\s|\s?(?=[(\[]))"
@@ -296,9 +296,9 @@ def _patterns(letters: str) -> _Patterns:
         lone=re.compile(rf"(?i:option |choice |answer )?\(?[{letters}]\)?[.!]?"),
         alone=re.compile(rf"(?<![A-Za-z])[{letters}](?![A-Za-z])", re.I),
         remark=re.compile(
-            rf"(?<![A-Za-z\d])\(?(?P<sign>[{letters}{ORDERED[0]}{ORDERED[1]}]|\d(?=번))\)?(?:"
+            rf"(?<![A-Za-z\d])\(?(?P<sign>[{letters}{ORDERED[0]}{ORDERED[1]}]|\d(?=[번番]))\)?(?:"
             r"(?:\s\([^()]{1,40}\)|\s[a-z]{3,12})?\s(?:is|(?:must|would)\sbe|seems|looks)\s(?:\w{2,9}\s){0,2}(?:correct|right|best|true|answer)\b"
-            r"|번?\s?[이가은는が是]?\s?(?:정?답|맞|옳|적절|알맞|올바|正|適)|번?[을를を]\s?(?:선택|고[르릅]|골|選))"
+            r"|\s?(?:[번番]|选?项)?\s?[이가은는が是]?\s?(?:정?답|맞|옳|적절|알맞|올바|[正適对對])|번(?:이라고|일\s?것|으로\s?하)|번?[을를を]\s?(?:선택|고[르릅]|골|選))"
             rf"|(?:\b(?:choose|pick|select|go\swith|opt\sfor)\s(?:(?:option|choice|answer)\s)?"
             rf"|(?i:therefore|thus|hence|so),?\s(?:option\s(?=[({letters}])|(?=\()))(?P<picked>{letter})"
         ),

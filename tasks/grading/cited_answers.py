@@ -238,7 +238,7 @@ _YEAR = re.compile(r"(?:FY\s?)?(?:19[0-9]{2}|20[0-9]{2}|2100)", re.IGNORECASE)
 _CURRENCY_SIGN = r"(?:US\$|[$₩￦€£¥￥])"
 _BRACKETS = re.compile(
     rf"(?P<before>{_CURRENCY_SIGN})?\s?\(\s?(?P<after>{_CURRENCY_SIGN})?(?P<digits>[0-9][0-9,.]{{0,40}})\)"
-    r"(?=\s?(?:%|percent|thousand|million|billion|trillion|천|백만|만|억|조))",
+    r"(?=\s?(?:percent|thousand|million|billion|trillion|백만|[%천만억조]))",
     re.IGNORECASE,
 )
 """A negative number whose unit follows the bracket: $(2.5) billion."""

@@ -290,22 +290,23 @@ def announcements(english: str, words: Sequence[str], flags: int = 0) -> Anchore
 _VALUE = r"(?:\$[^$\n]{1,40}\$|[(\[\\]{0,2}(?:[A-Z](?![A-Za-z])|[①-⑩ㄱ-ㅎ]|-?\d++(?:[.,/]\d++)*+)[)\]]{0,2})"
 _VALUES = rf"{_VALUE}(?:(?:\s?,)?\s?(?:,|and|or|nor|및|와|과|、|和|と)\s?{_VALUE})*+"
 _REFUSED = (
-    r"(?i:(?:is|are|was|were|do|does|did|ca|wo|would|should|must)n[’']?t|not|never|neither|without|rather\sthan|instead\sof|except(?:\sfor)?|other\sthan"
+    r"(?i:(?:is|are|was|were|do|does|did|ca|wo|would|should|must)n[’']?t|not|cannot|never|neither|anything\sbut|without|rather\sthan|instead\sof|except(?:\sfor)?|other\sthan"
     r"|rul(?:es?|ed|ing)\sout|(?:eliminat|exclud|reject)\w{1,4})"
 )
-_WRONG = r"(?i:wrong|incorrect|false|out|impossible|eliminated|excluded|ruled\sout)"
+_WRONG = r"(?i:wrong|incorrect|false|a\sdistractor|out|impossible|eliminated|excluded|ruled\sout)"
 DENIED = re.compile(
     rf"[,(]?\s?\b{_REFUSED}\s(?:(?:be|pick|choose|select|go(?:ing)?\swith|that|it[’']s|options?|choices?|the\sanswer\sis)\s){{0,2}}"
     rf"{_VALUES}(?!\w)\)?(?:,?\sbut(?:\srather|\sinstead)?)?"
-    rf"|(?:而不是|而非|不是|不选|排除){_VALUES}[,，]?\s?(?:而是)?"
+    rf"|(?:而非|排除|不(?:可能|[能应该該]{{1,2}})?[是选選]){_VALUES}[,，]?\s?(?:而是)?"
     rf"|\b{_VALUES}\s(?:is|are|was|were|can)(?:n[’']?t|\snot|\s(?:\w{{1,9}}\s)?{_WRONG})\b[^,;.]*"
-    rf"|(?:(?:이지|지),?\s)?(?<![A-Za-z\d]){_VALUES}(?:\s?(?:번|개|명)?[이가은는도]?\s?"
-    r"(?:(?:정?답[이일]\s?)?(?:아[니닌닙님]|일?\s?수\s?없)|틀[리렸린]|오답|제외|[맞옳]지\s?않)\w*"
-    r"|、?\s?番?(?:では|じゃ)(?:なく(?:て)?|ない|ありません)、?|は(?:誤り|間違|不正解|\w{1,4}く(?:ない|ありません))\w*|不[是对對正][^，。,]*)"
+    rf"|(?:(?:이지|지),?\s)?(?<![A-Za-z\d]){_VALUES}(?:\s?[번개명]?[이가은는도를을]?\s?"
+    r"(?:(?:정?답[이일]\s?)?아[니닌닙님]|[^,.]{0,10}(?:수\s?없|안\s?[되돼됩된될])|틀[리렸린]|오답|제외|[맞옳]지\s?않)\w*"
+    r"|、?\s?番?(?:を選ぶべき)?(?:では|じゃ)(?:なくて?|ない|ありません)、?|(?:とは言え|は(?:誤り|間違|不正|不適|\w{1,4}く(?:ない|ありません)))\w*"
+    r"|(?:选?项)?(?:不[是对對正]|[错錯])[^，。,]*)"
 )
 """Options that are denied: `not B but` C; C`, not B`; `B가 아니라` C; `不是B而是`C; `Bではなく`C; `B is wrong`."""
 _DENIAL = re.compile(
-    rf"\b{_REFUSED}|\b{_WRONG}\b|아[니닌닙님]|[않없틀]|오답|제외|[不誤]|而非|排除|では|じゃ|間違|く(?:ない|あり)"
+    rf"\b{_REFUSED}|\b{_WRONG}\b|아[니닌닙님]|[않없틀]|오답|제외|안\s?[되돼됩된될]|[不誤错錯]|而非|排除|では|じゃ|とは言え|間違|く(?:ない|あり)"
 )
 
 

@@ -22,13 +22,17 @@ LINE = re.compile(r"[^\n]*\n|[^\n]+")
 FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import\b(?:[ \t]*\([^)]*\)|.*)\n?", re.M)
 FENCE_LINE = re.compile(r"^[ \t]*[`~]{3,}[ \t]*$\n?", re.M)
 BEGINS = re.compile(r"^(?:import|from(?=[ \t]+\S+[ \t]+import)|def|class|async[ \t]+def)[ \t]+\w|^@\w", re.M)
-SENTENCE = re.compile(r"^(?=[A-Z][a-z'’]*,?[ ][A-Za-z]+[ ,.:])", re.M)
-"""A line of prose behind a program without a fence; no Python at the margin has two such words side by side."""
+SENTENCE = re.compile(
+    r"^(?=[A-Z][a-z'’]*,?[ ][A-Za-z]+[ ,.:]|(?:[A-Za-z'’]+,?[ ])+[A-Za-z'’]+[.!]$|[^\W\d_A-Za-z][^=(\n]*$|</\w+>)", re.M
+)
+"""A line of prose, or the end of a tag, behind a program without a fence; no Python at the margin looks like it."""
 DEFINITION = re.compile(r"^(?:export |async |public |static )*(?:def|class|function)\b|^\w+[ \t]*\(\)[ \t]*\{", re.M)
 BOUND = re.compile(
-    r"^(?:(?:async[ \t]+)?def|class|import|from[ \t]+\S+[ \t]+import)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.M
+    r"^(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^(?:from[ \t]+\S+[ \t]+)?import[ \t(]+([\w., \t]+)"
+    r"|^(\w+(?:,[ ]?\w+)*)[ \t]*(?::[^=\n]+)?=(?!=)",
+    re.M,
 )
-"""A name that a line at the margin of Python binds."""
+"""Names that a line at the margin of Python binds."""
 TAB = 4  # CommonMark's tab stop
 
 
@@ -61,7 +65,8 @@ def extract_code(text: str, language: str, entry_point: str | None = None) -> st
     if programs:
         return own[0] if own else max(programs, key=len)
     unfenced = FENCE_LINE.sub("", text) or text
-    begin = BEGINS.search(unfenced) if name == "python" else None
+    is_body = unfenced.lstrip("\n")[:1].isspace()  # of the function that the prompt begins; others may follow it
+    begin = BEGINS.search(unfenced) if name == "python" and not is_body else None
     return SENTENCE.split(unfenced[begin.start() :], maxsplit=1)[0] if begin else unfenced
 
 
@@ -75,7 +80,9 @@ def _with_helpers(earlier: Sequence[str], program: str) -> str:
 
 
 def _bound_names(code: str) -> set[str]:
-    return {name for match in BOUND.finditer(dedent(code)) for name in match.groups() if name}
+    listed = (name for match in BOUND.finditer(dedent(code)) for names in match.groups("") for name in names.split(","))
+    # of `import a.b` the name is a, of `a as b` it is b
+    return {name.split()[-1].partition(".")[0] for name in listed if name.strip()}
 
 
 def normalize_line_ends(text: str) -> str:

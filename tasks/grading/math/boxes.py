@@ -31,9 +31,10 @@ def last_boxed(text: str) -> str | None:
     boxes: list[_Box] = []
     empty = False
     for opened in reversed(deque(_BOX.finditer(text), maxlen=MOST_BOXES)):
-        if boxes and opened.start() >= boxes[0].start:  # around the innermost one
-            continue
         box = _read_box(text, opened)
+        if boxes and box and box.end > boxes[0].start:  # one around another begins the answer
+            boxes[0] = boxes[0]._replace(start=box.start)
+            continue
         if box is not None and not box.content:  # as in `put it in \boxed{}`
             empty = True
             continue
@@ -60,7 +61,7 @@ def _are_one_answer(between: str, before: _Box, after: _Box) -> bool:
 
 
 def _read_box(text: str, opened: re.Match[str]) -> _Box | None:
-    """Return the box at a command with its outermost start; None where it has no content that ends."""
+    """Return the box at a command; None where it has no content that ends."""
     start, position = opened.span()
     if text[position : position + 1] != "{":
         word = re.compile(r"\\?[^\s$.,;{}\\]+(?:\.\d+)?").match(text, position)
@@ -71,16 +72,6 @@ def _read_box(text: str, opened: re.Match[str]) -> _Box | None:
         if not newline:
             return None
         return _Box(start, position + 1 + len(line), line.strip().rstrip("$.").strip())
-    # a box around this one begins the answer
-    for _ in range(MOST_BOXES):
-        around = max(text.rfind(command, max(0, start - 200), start) for command in ("\\boxed", "\\fbox"))
-        outer = _BOX.match(text, around) if around >= 0 else None
-        if not outer or text[outer.end() : outer.end() + 1] != "{":
-            break
-        closed = find_closing_brace(text, outer.end())
-        if closed is None or closed < end:
-            break
-        start = around
     return _Box(start, end + 1, text[position + 1 : end].strip())
 
 

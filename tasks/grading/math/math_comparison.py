@@ -87,7 +87,7 @@ def _same_percentage(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Percentage) and isinstance(answer, Percentage):
         return is_same_value(gold.node, answer.node)
     percentage, compared = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)
-    if not isinstance(percentage, Percentage) or not isinstance(compared, Formula):
+    if not isinstance(percentage, Percentage) or not isinstance(compared, Formula) or compared.unit:
         return False
     if not is_same_value(percentage.node, compared.node):
         return is_same_value(Apply("mul", (percentage.node, _HUNDREDTH)), compared.node)

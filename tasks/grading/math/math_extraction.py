@@ -39,7 +39,7 @@ _PHRASES = announcements(
 _SPECIAL_TOKEN = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?(?:s|end of [a-z]{1,12}|eos)>|<\s?/answer>|\[/answer\]", re.I)
 """Left behind an answer by a chat template, or the end of its tag."""
 _CLAUSE = re.compile(
-    r"(?:,|;)?\s{1,9}(?:because|since|so|which|but|not|as|it|that|I\shope)\b.*|,\s{1,9}[a-z]{1,20}ly\b.*", re.S
+    r"[,;]?\s{1,9}(?:because|since|so|which|but|not|as|it|that|I\shope)\b.*|,\s{1,9}[a-z]{1,20}ly\b.*", re.S
 )
 """Words that go on behind an answer: `5, since 3 + 2 = 5`."""
 _SPAN = re.compile(
@@ -53,7 +53,6 @@ _NUMBER = re.compile(
 )
 _OF_WHOLE = re.compile(r"\d(?:\s[a-z]{1,15}){0,3}\s(?:(?:out\s)?of\sthe|out\sof)\s?$")
 """Before a number of which the answer is a part: `7 apples left of the 12`."""
-_CJK = re.compile(f"[{CJK}]")
 _ASIDE = re.compile(rf"(?<=[\w%$])\s?\((?!mod)[A-Za-z{CJK}]{{2}}[^()]*\)")
 """Words in brackets behind an answer: `7 (not 8)`, `7 (seven)`."""
 _UNIT_WORD = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
@@ -71,7 +70,6 @@ _TUPLE = re.compile(r"[({\[]\s*[^\s()\[\],$]{1,30}(?:\s*,\s*[^\s()\[\],$]{1,30})
 _CONDITION = re.compile(r"\s*,?\s*(?:where|for|with|if|when)\b")
 _MARKED = re.compile(r"[$\\]")
 _COMMAND = re.compile(r"\\[a-zA-Z]+\s*\{[^{}]*\}")
-_DIGIT = re.compile(r"\d")
 _I_AM = re.compile(r"(?<![\\\w])I [a-z]{2}")
 _WORD = re.compile(r"\S+")
 _LETTERS = re.compile("[A-Za-z]+")
@@ -79,6 +77,11 @@ _END_OF_SENTENCE = re.compile(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)")
 _LAST_LETTER = re.compile(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z")  # a bare I is a word
 _NAMES = FUNCTIONS.union("sqrt theta alpha beta gamma delta lambda omega frac infinity infty".split())  # noqa: SIM905
 _PROSE = re.compile(rf"[A-Za-z](?<![\\A-Za-z{{].)[A-Za-z]+(?:['’][a-z]+)?|[{CJK}]{{1,4}}")
+_LIMIT = re.compile(
+    rf"^(?:the\s)?(?:(?:at|not?|[a-z]+(?=\sroot))\s)?(?:either|{'|'.join(listed_words('limits'))})\s(?:(?:than|of)\s)?(?=[\d$\\])",
+    re.I,
+)
+"""Words before a number that make another one of it."""
 _SMALL_WORDS = listed_words("sentences")
 """That stand in sentences and never in formulas."""
 
@@ -131,6 +134,7 @@ def _read_statement(rest: str) -> str | None:
 
 def is_bare(text: str) -> bool:
     """Return whether a text is an answer without a sentence: `5 cm`, `x = 3`, `\\frac{1}{2}`, `Evelyn`."""
+    text = _LIMIT.sub("", text)
     if "\n\n" in text or len(text) > 2_000:
         return False
     outside, *marked = _MARKED.split(text, maxsplit=1)
@@ -141,7 +145,7 @@ def is_bare(text: str) -> bool:
         words = _read_words(outside, most=0 if spans else MOST_WORDS)
     if words is None:
         return False
-    if digit := _DIGIT.search(outside):
+    if digit := re.search(r"\d", outside):
         before = _PROSE.findall(outside[: digit.start()])
         return not any(_is_small(word) or (len(word) > 3 and not _is_name(word)) for word in before)
     return bool(spans) or not (_I_AM.search(outside) or any(map(_is_small, words)))
@@ -233,7 +237,7 @@ def _formula_around(text: str, number: re.Match[str]) -> str:
     while first < last and words[first].group() in ("a", "A", "I", "-", "+", "="):
         first += 1
     formula = line[words[first].start() : words[last].end()].strip(" .,;:!?*")
-    if _CJK.search(formula):
+    if re.search(f"[{CJK}]", formula):
         return number.group().strip()
     before, _, behind = formula.partition(number.group().strip().lstrip("+-− "))
     if not _OPERATOR.search(before) and not _OPERATOR.search(behind) and (not behind or _UNIT.fullmatch(behind)):

@@ -35,7 +35,7 @@ from tasks.grading.math.normalization import (
     remove_spaces,
     spell_for_sympy,
 )
-from tasks.grading.reading import STRICT, Rule, grade_readings, visible_answer
+from tasks.grading.reading import STRICT, Rule, grade_readings, why_missing
 
 DEADLINE_S = 10.0
 CACHED = 20_000  # repeats of an item often give one answer
@@ -225,10 +225,8 @@ def join_golds(item: Item) -> str:
 def _grade(grader: MathGrader, item: Item, response: Response, gold: str, answer: str | None) -> dict[str, Any]:
     """Return the fields of a sample for an answer; it is unscored where the grader cannot decide."""
     if not answer:
-        unclosed = visible_answer(response.text) is None
-        why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
-        why = "the response was cut off at max_tokens" if response.truncated else why
-        why = f"no answer was found: {why}"
+        why = why_missing(response, "no \\boxed{} and no phrase that announces one")
+        why = f"no answer was found: {'the response was cut off at max_tokens' if response.truncated else why}"
         return {"score": 0.0, "extracted": None, "gold": _shorten(gold), "reason": why, "missing": True}
     verdict = grader.compare(gold, answer, extracted=True)
     texts = {"extracted": _shorten(answer), "gold": _shorten(gold)}

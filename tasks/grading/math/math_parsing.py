@@ -9,12 +9,11 @@ from fractions import Fraction
 from tasks.grading.math.expressions import FUNCTIONS, Apply, Node, Number, Symbol
 from tasks.grading.math.math_tokens import NotUnderstood, Token, parse_literal
 
-MAX_DEPTH = 60
 _CLOSING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
 _TRIGONOMETRIC = frozenset(["sin", "cos", "tan", "cot", "sec", "csc"])
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot", "sec": "arcsec", "csc": "arccsc"}
 _FUNCTION_LETTERS = frozenset("fgFG")
-_BEGIN_FACTORS = FUNCTIONS | {"frac", "sqrt", "binom", "lfloor", "lceil", "infty", "derivative", "pi"}
+_BEGIN_FACTORS = FUNCTIONS | {"frac", "sqrt", "binom", "lfloor", "lceil", "infty", "derivative"}
 INFINITY = Symbol("infinity")
 
 
@@ -33,7 +32,6 @@ class _Reader:
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
         self.position = 0
-        self.depth = 0
         self.in_trigonometric = False
         self.bars = 0
 
@@ -64,19 +62,11 @@ class _Reader:
         if not self.take(text):
             raise NotUnderstood(f"`{text}` is missing")
 
-    def enter(self) -> None:
-        """Go one level deeper. Raises NotUnderstood where nesting is too deep for the stack."""
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise NotUnderstood("too deep")
-
     def sum(self) -> Node:
         """Read terms with `+` or `-` between them."""
-        self.enter()
         terms = [self.signed(self.product)]
         while self.at("+", "-"):
             terms.append(self.signed(self.product))
-        self.depth -= 1
         return terms[0] if len(terms) == 1 else Apply("add", tuple(terms))
 
     def signed(self, read: Callable[[], Node]) -> Node:
@@ -218,22 +208,19 @@ class _Reader:
     def atom(self) -> Node:
         """Read a number, a symbol, a group in brackets, or a command. Raises NotUnderstood."""
         token = self.next()
-        self.enter()
         match token.kind:
             case "number":
                 if self.at("_"):
                     raise NotUnderstood("a number to a base in a formula")
-                node = parse_literal(token.text)
+                return parse_literal(token.text)
             case "symbol":
-                node = self.symbol(token)
+                return self.symbol(token)
             case "sign":
-                node = self.bracketed(token)
+                return self.bracketed(token)
             case "command":
-                node = self.command(token.text)
+                return self.command(token.text)
             case _:
                 raise NotUnderstood(f"`{token.text}` in a formula")
-        self.depth -= 1
-        return node
 
     def symbol(self, token: Token) -> Node:
         """Read a variable with its index, or an unknown function with its argument, `f(x)`."""
@@ -279,8 +266,6 @@ class _Reader:
                 return Apply(name[1:], (node,))
             case "infty":
                 return INFINITY
-            case "pi":
-                return Symbol("pi")
             case "derivative":
                 return Symbol("d" + "/".join(self._braced() for _ in range(3)))
             case _ if name in FUNCTIONS:

@@ -81,6 +81,8 @@ _SHORT = word_set("m s g h L N J K W V A C F T l")
 """Letters that are a unit only behind a number and a space, where the other answer has no variable."""
 _LIMITS = listed_words("limits")
 """Words beside a number that make another one of it: `at least 5`, `5개 이상`, `not 5`."""
+_GLUED_LIMIT = re.compile("|".join(word for word in _LIMITS if len(word) > 1 and not word.isascii()))
+"""A limit as it stands in a word of Korean, Chinese or Japanese: `5人以下`."""
 _JOINTS = listed_words("joints") | {"and", "or"}
 _JOINT = re.compile(rf"(?:^|\s)({'|'.join(_JOINTS)})(?=\s|$)", re.I)
 _PROSE = listed_words("prose")
@@ -298,12 +300,14 @@ def split_unit(tokens: list[Token]) -> tuple[list[Token], str] | None:
     start = 0
     while start < end and tokens[start].kind == "text":
         start += 1
-    if not _LIMITS.isdisjoint((*units, *(word for token in tokens[:start] for word in _words(token)))):
+    beside = (*units, *(word for token in tokens[:start] for word in _words(token)))
+    if any(word in _LIMITS or (word not in UNITS and _GLUED_LIMIT.search(word)) for word in beside):
         return None
     formula = tokens[start:end]
     if any(unit not in UNITS and unit not in OTHER_UNITS and unit[0] not in "^/" for unit in units):
         return formula, ""
-    unit_names = [UNITS[unit].name if unit in UNITS else unit for unit in units if unit not in OTHER_UNITS]
+    known = [unit for unit in units if unit not in OTHER_UNITS and unit != "/"]  # km/h is km per hour
+    unit_names = [UNITS[unit].name if unit in UNITS else unit for unit in known]
     if not unit_names or unit_names[0].startswith("^"):
         return formula, ""
     squared, cubed = {"square", "sq"} & set(units), {"cubic", "cu"} & set(units)

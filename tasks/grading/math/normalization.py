@@ -21,7 +21,7 @@ _CHARACTERS = str.maketrans(
     | {sign: rf"\mathbb{{{name}}}" for sign, name in zip("ℝℤℚℕ", "RZQN", strict=True)}
     | {sign: rf"\frac{{{above}}}{{{below}}}" for sign, above, below in zip("½⅓⅔¼¾", "11213", "23344", strict=True)}
     | {sign: rf" \text{{{unit}}}^{power} " for sign, unit, power in (area.split() for area in _AREAS)}
-    | {"°": r"^{\circ}", "％": r"\%", "∶": ":", "“": '"', "”": '"'}
+    | {"°": r"^{\circ}", "％": r"\%", "∶": ":", "、": ", ", "“": '"', "”": '"'}
     | dict.fromkeys("−–—", "-")
     | dict.fromkeys("′’‘", "'")
     | dict.fromkeys("\u00ad\u200b\ufeff\0", "")
@@ -39,9 +39,10 @@ _DERIVATIVE = re.compile(
 )
 _DOUBLED_ROW = re.compile(r"\\{4}")
 _DOUBLED = re.compile(r"\\\\+(?=[a-zA-Z,;!{}%$])")  # escaped once more than needed, as in JSON
+_ENDING = "(?:st|nd|rd|th)"
 _ORDINAL = re.compile(
-    r"(?<=\d)\s?(?:\^?\s?(?:\{\s*)?\\(?:text\w*|mathrm)\s*\{\s*(?:st|nd|rd|th)\s*\}(?:\s*\})?"
-    r"|\^\{(?:st|nd|rd|th)\}|(?:st|nd|rd|th)(?![A-Za-z]))"
+    rf"(?<=\d)\s?(?:\^?\s?(?:\{{\s*)?\\(?:text\w*|mathrm)\s*\{{\s*{_ENDING}\s*\}}(?:\s*\}})?"
+    rf"|\^\{{{_ENDING}\}}|{_ENDING}(?![A-Za-z]))"
 )
 _REWRITES = (
     (("$", "\\"), re.compile(r"\$\$?|\\[()\[\]](?![a-zA-Z])"), " "),
@@ -77,6 +78,9 @@ _REWRITES = (
     (("st",), _ORDINAL, ""),
     (("minus", "negative"), re.compile(r"\b(?:minus|negative)\s(?=\d)", re.I), "-"),
     (("*",), re.compile(r"\*\*"), "^"),
+    (("half",), re.compile(r"(?<=\d) and (?:a|one) half\b"), ".5"),
+    (("\\degree",), re.compile(r"\\degree\s*(?:\\\w+\{)?([CF])\b\}?"), r"\\text{ deg\1}"),
+    (("root",), re.compile(r"(?<!\w)(?<!\w )(?:the )?(?:square )?root (?:of )?(?=\d)", re.I), r"\\sqrt "),
     (("cbrt",), re.compile(r"(?<![a-zA-Z\\])cbrt(?=\()"), r"\\sqrt[3]"),
 )
 """One or two texts, of which one is in all that the pattern matches; the pattern; how that is spelled."""
@@ -92,9 +96,10 @@ _DIGITS = r"\d[\d,]*(?:\.\d+)?"
 _WORD = _any_of(_NUMERALS)
 _SIGN = "".join(word for word in _NUMERALS if len(word) == 1)
 _NUMERAL_PIECE = re.compile(f"{_DIGITS}|{_WORD}", re.I)
+_COUNTER = _any_of((*UNITS, *OTHER_UNITS))
 _SPELLED = re.compile(
-    rf"(?P<numeral>(?:{_WORD})(?:(?:[\s-]|\sand\s)?(?:{_WORD}))*)[\s-]?"
-    rf"(?:(?P<part>{_any_of(_DENOMINATORS)})|(?P<counter>{_any_of((*UNITS, *OTHER_UNITS))}))?",
+    rf"(?P<sign>minus |negative )?(?:a )?(?P<numeral>(?:{_WORD})(?:(?:[\s-]|\sand\s)?(?:{_WORD}))*)"
+    rf"(?P<half> and a half)?[\s-]?(?:(?P<part>{_any_of(_DENOMINATORS)})|(?<![A-Za-z])(?P<counter>{_COUNTER}))?",
     re.I,
 )
 _TIMES_TEN = r"\s?[십백천만억조十百千万萬億亿兆](?!각|큼|[米克瓦])"  # 3조각 are three pieces, 5千米 five kilometres
@@ -103,11 +108,15 @@ _MYRIADS = re.compile(
 )
 _ANY_NUMERAL = rf"(?:{_DIGITS}|[{_SIGN}]+)"
 _PARTS = re.compile(rf"(?P<below>{_ANY_NUMERAL})\s?(?:분의|分之|分の)\s?(?P<above>{_ANY_NUMERAL})")
+_AND_A_HALF = re.compile(
+    rf"(?P<number>(?<![\d.])\d+|(?:{_WORD})+)(?P<gap>\s?(?:\\text\w*\{{\s*)?)(?P<unit>[个個]|{_any_of(UNITS)})\s?[반半](?![가-힣])"
+)
 _LOCAL = (
     (re.compile(r"(?<![\d.])(\d)\s?[할割](?!\w)"), r"\g<1>0\\%"),
     (re.compile(r"(?<=\d)\s?(?:퍼센트|프로(?![가-힣])|パーセント)"), r"\\%"),
-    (re.compile(r"(?:마이너스|マイナス|负|負)\s?(?=\d)"), "-"),
-    (re.compile(r"(?<![A-Za-z])([A-Za-z])\s?(?:는|은|는|이|가|は|が|是|为|為)\s?(?=[-\d\\(])"), r"\1 = "),
+    (re.compile(r"(?:루트|根号)\s?(?=\d)"), r"\\sqrt "),
+    (re.compile(r"(?:마이너스|영하|零下|マイナス|负|負)\s?(?=\d)"), "-"),
+    (re.compile(r"(?<![A-Za-z])([A-Za-z])\s?[는은이가はが是为為]\s?(?=[-\d\\(])"), r"\1 = "),
 )
 _HALVES = {
     half: hours for hours, halves in ((0, "a 오전 午前 上午"), (12, "p 오후 午後 下午")) for half in halves.split()
@@ -128,8 +137,8 @@ PLAIN_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 """Matches a number that has only one spelling."""
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _SCALE = re.compile(rf"(?<=\d)\s{{0,9}}(?:\\text\w*\s*\{{\s*)?({'|'.join(_SCALES)})s?\b(?P<rest>[^{{}}]*\}})?", re.I)
-_MONEY = {"\\$": "dollar", "€": "euro", "₩": "won"}
-_PRICE = re.compile(r"(-?)\s*(\\\$|[€₩])\s*(-?[\d.,{}\\! ]*\d)(\s*[a-z]{7,9})?")
+_MONEY = {"\\$": "dollar", "$": "dollar", "€": "euro", "£": "pound", "₩": "won"}
+_PRICE = re.compile(r"(-?)\s*(\\?[$€£₩])\s*(-?[\d.,{}\\! ]*\d)(\s*[a-z]{7,9})?")
 _CURRENCY = re.compile(r"\\\$|[€£¥₩₹]|\\(?:euro|pounds)(?![a-zA-Z])")
 _TEXT_COMMAND = re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
 _NUMBER_IN_TEXT = re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox)\s*\{\s*\(?\s*(-?\d[^{}()\\]*)\)?\s*\}")
@@ -197,6 +206,7 @@ def join_myriads(text: str) -> str:
 def _spell_locally(text: str) -> str:
     """Return Korean, Chinese and Japanese spellings in LaTeX: `3분의 1`, `30퍼센트`, `2시 30분`, `x는 5`."""
     text = _HOUR.sub(_spell_time, _PARTS.sub(_spell_parts, join_myriads(VERB_AT_THE_END.sub("", text))))
+    text = _AND_A_HALF.sub(lambda match: f"{_read_numeral(match['number'])}.5{match['gap']}{match['unit']}", text)
     for pattern, spelled in _LOCAL:
         text = pattern.sub(spelled, text)
     return text
@@ -206,7 +216,7 @@ def read_spelled(words: str) -> str | None:
     """Return a number in words, alone or with a unit (`two thirds`, `열두 명`), in digits; None for other words."""
     if not (spelled := _SPELLED.fullmatch(words)):
         return None
-    number = _read_numeral(spelled["numeral"])
+    number = f"{'-' if spelled['sign'] else ''}{_read_numeral(spelled['numeral'])}{'.5' if spelled['half'] else ''}"
     if part := spelled["part"]:
         return rf"\frac{{{number}}}{{{_DENOMINATORS[part.lower()]}}}"
     return f"{number} {spelled['counter'] or ''}".strip()
