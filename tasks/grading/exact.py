@@ -92,10 +92,11 @@ def are_same_words(gold: str, answer: str) -> bool:
 
 
 def plain_text(text: str) -> str:
-    """Return `text` as compared: NFKC, lower case, single spaces; no marks (unless all are), article, last stop."""
-    plain = strip_marks(text) if any(map(str.isalnum, text)) else text.replace("\\", "")
+    """Return `text` as compared: NFKC, lower case, single spaces; without article, LaTeX, and signs around words."""
+    has_words = any(map(str.isalnum, text))
+    plain = strip_marks(text) if has_words and "\\" in text else text.replace("\\", "").replace("’", "'")
     words = " ".join(unicodedata.normalize("NFKC", plain).casefold().split())
-    return ARTICLE.sub("", words.strip(" .,;:!?")).strip() or words
+    return ARTICLE.sub("", words.strip(" .,;:!?*_`\"'“”‘${}" if has_words else " .,;:!?")).strip() or words
 
 
 def _parse_number(text: str) -> Decimal | None:
