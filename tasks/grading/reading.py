@@ -288,7 +288,7 @@ def announcements(english: str, words: Sequence[str], flags: int = 0) -> Anchore
 
 
 _VALUE = r"(?:\$[^$\n]{1,40}\$|[(\[\\]{0,2}(?:[A-Z](?![A-Za-z])|[①-⑩ㄱ-ㅎ]|-?\d++(?:[.,/]\d++)*+)[)\]]{0,2})"
-_VALUES = rf"{_VALUE}(?:(?:\s?,)?\s?(?:,|and|or|nor|및|와|과|、|和|と)\s?{_VALUE})*+"
+_VALUES = rf"{_VALUE}(?:(?:\s?,)?\s?(?:,|and|or|nor|및|와|과|、|和|と)\s?(?!\$[^$\n]*=){_VALUE})*+"
 _REFUSED = (
     r"(?i:(?:is|are|was|were|do|does|did|ca|wo|would|should|must)n[’']?t|not|cannot|never|neither|anything\sbut|without|rather\sthan|instead\sof|except(?:\sfor)?|other\sthan"
     r"|rul(?:es?|ed|ing)\sout|(?:eliminat|exclud|reject)\w{1,4})"
