@@ -300,14 +300,13 @@ def split_unit(tokens: list[Token]) -> tuple[list[Token], str] | None:
     start = 0
     while start < end and tokens[start].kind == "text":
         start += 1
-    beside = (*units, *(word for token in tokens[:start] for word in _words(token)))
-    if any(word in _LIMITS or (word not in UNITS and _GLUED_LIMIT.search(word)) for word in beside):
+    words_beside = (*units, *(word for token in tokens[:start] for word in _words(token)))
+    if any(word in _LIMITS or (word not in UNITS and _GLUED_LIMIT.search(word)) for word in words_beside):
         return None
     formula = tokens[start:end]
     if any(unit not in UNITS and unit not in OTHER_UNITS and unit[0] not in "^/" for unit in units):
         return formula, ""
-    known = [unit for unit in units if unit not in OTHER_UNITS and unit != "/"]  # km/h is km per hour
-    unit_names = [UNITS[unit].name if unit in UNITS else unit for unit in known]
+    unit_names = [UNITS[unit].name if unit in UNITS else unit for unit in units if unit not in OTHER_UNITS]
     if not unit_names or unit_names[0].startswith("^"):
         return formula, ""
     squared, cubed = {"square", "sq"} & set(units), {"cubic", "cu"} & set(units)
