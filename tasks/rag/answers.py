@@ -15,6 +15,7 @@ from tasks.rag.retrieval.strategies import StrategyName
 
 if TYPE_CHECKING:
     from storage.segments import CatalogueEntry
+    from tasks.language.sentences import Language
 
 
 QueryType = Literal["single", "multi", "compare", "followup"]
@@ -107,6 +108,11 @@ class RetrievalPlan(Record):
     them."""
     words: tuple[str, ...] = ()
     """Words of the question that decided the type."""
+
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether one document is meant and none named."""
+        return not (self.needs_multi_doc or self.filters.documents)
 
 
 class Retrieved(Record):
@@ -209,6 +215,8 @@ class Draft(NamedTuple):
     """Set where the answer is one number."""
     operation: str = ""
     """The operation of the reader's candidate (tasks.rag.reading.candidates); empty for answers of other ways."""
+    is_of_several: bool = False
+    """Whether it says what several documents say, because the question means one and names none."""
 
 
 class ModelCall(Record):
@@ -263,7 +271,11 @@ class Answered(Record):
 
 SHORT_FIELDS = ("short", "value", "unit", "scale", "display")
 """Fields of an answer that programs read in place of its sentence."""
-CURRENCIES = {"USD": "달러", "KRW": "원", "EUR": "유로", "JPY": "엔", "GBP": "파운드", "CNY": "위안"}
+KOREAN_UNITS = {
+    "USD": " 달러", "KRW": " 원", "EUR": " 유로", "JPY": " 엔", "GBP": " 파운드", "CNY": " 위안", "shares": " 주",
+    "days": "일", "people": "명", "years": "년",
+}  # fmt: skip
+"""Units behind a number, with the space before them; there is none before what is counted."""
 KOREAN_SCALES = {"thousand": "천", "million": "백만", "billion": "십억"}
 
 
@@ -276,13 +288,18 @@ def headline_of(answered: Answered) -> str:
             return ""
         text, scale = "; ".join(answered.short.values), answered.short.scale
         return f"{text.removesuffix('%')}%" if scale == "percent" else f"{text} {scale}".rstrip()
-    if answered.unit == "%":
-        return f"{answered.display}%"
-    if language_of(answered.question) == "ko":
-        counted = f"{answered.display}{KOREAN_SCALES.get(answered.scale, answered.scale)}"
-        return f"{counted} {CURRENCIES.get(answered.unit, answered.unit)}".rstrip()
-    counted = f"{answered.display} {answered.scale}".rstrip()
-    return f"{answered.unit} {counted}" if answered.unit in CURRENCIES else f"{counted} {answered.unit}".rstrip()
+    return write_amount(answered.display, answered.unit, answered.scale, language_of(answered.question))
+
+
+def write_amount(digits: str, unit: str, scale: str, language: Language) -> str:
+    """Return a number with unit and scale: `USD 735 million`, `6.99%`, `60,540백만 원`, `158개소`, `1,204 shares`."""
+    if unit == "%":
+        return f"{digits}%"
+    if language == "ko":
+        return f"{digits}{KOREAN_SCALES.get(scale, scale)}{KOREAN_UNITS.get(unit, unit)}"
+    counted = f"{digits} {scale}".rstrip()
+    is_currency = len(unit) == 3 and unit.isupper()
+    return f"{unit} {counted}" if is_currency else f"{counted} {unit}".rstrip()
 
 
 DECKS = ("pptx", "ppt")

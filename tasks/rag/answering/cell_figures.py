@@ -89,7 +89,7 @@ def _fit_cells(reading: Reading, question: str, plain: str, cells: Cells) -> Cel
         cells.matches(line.name, more_words, question, When(line.year, line.part or WHOLE_YEAR) if line.year else None)
         for line in line_names
     ]
-    together = choose_cells(matches, one_unit=_needs_one_unit(reading))
+    together = choose_cells(matches, one_unit=_needs_one_unit(reading), is_unnamed=cells.is_unnamed)
     if together is None:
         return None
     numbers = [match.number for match in together.matches]
@@ -128,6 +128,9 @@ def _units_agree(fitted: CellReading) -> bool:
     is_sum = isinstance(expression, Operation) and expression.sign == "+"
     if len({number.value for number in fitted.numbers}) < len(fitted.numbers) and not is_sum:
         return False  # one number that is told twice
+    lines, signs = {line.name for line in fitted.lines}, {number.value < 0 for number in fitted.numbers}
+    if isinstance(expression, Operation) and expression.sign == "-" and len(lines) == len(signs) == 2:
+        return False  # costs may stand in brackets: sales − (1,099) is no 2,866
     if not _needs_one_unit(fitted.reading):
         return True
     if is_share:
@@ -188,6 +191,8 @@ def _draft(fitted: CellReading, question: str, confidence: float) -> Draft | Non
 
 IN_BRACKETS = re.compile(r"\(\s*([가-힣]{1,3}|[㎀-㏟㎞㎡])\s*\)\s*$")
 """A unit in brackets behind a label: 쌀 생산(톤)."""
+AS_WELL = 0.1
+"""How much less cells of another document may score to fit as well; of 10 answers of such cells 9 were wrong."""
 MOST_FIRST, MOST_OTHER = 40, 80
 """Cells of the first value that are tried; MOST_OTHER is the number for each other value."""
 SAME_TABLE, IN_LINE, OTHER_DOCUMENT, OTHER_UNIT = 0.06, 0.12, 0.15, 0.4
@@ -204,10 +209,11 @@ class Together(NamedTuple):
     """Lead over the best choice with other digits."""
 
 
-def choose_cells(matches: Sequence[Sequence[Match]], *, one_unit: bool) -> Together | None:
+def choose_cells(matches: Sequence[Sequence[Match]], *, one_unit: bool, is_unnamed: bool = False) -> Together | None:
     """Return the cells that fit best together; None where a value has none.
 
-    matches: for each value its matches, best first. one_unit: whether the values are added or compared.
+    matches: for each value its matches, best first. one_unit: whether the values are added or compared. is_unnamed:
+    whether one document is meant and none named; None then, too, where other cells of another fit as well.
     """
     if not all(matches):
         return None
@@ -218,9 +224,14 @@ def choose_cells(matches: Sequence[Sequence[Match]], *, one_unit: bool) -> Toget
     best, *rest = choices
     digits = [digits_of(match.number.shown) for match in best.matches]
     # the same digits in another table are the same answer, no rival
-    next_score = next(
-        (choice.score for choice in rest if [digits_of(match.number.shown) for match in choice.matches] != digits), 0.0
-    )
+    rivals = [choice for choice in rest if [digits_of(match.number.shown) for match in choice.matches] != digits]
+    next_score = max((choice.score for choice in rivals), default=0.0)
+    documents = {match.number.document for match in best.matches}
+    if is_unnamed and any(
+        choice.score > best.score - AS_WELL and documents.isdisjoint(match.number.document for match in choice.matches)
+        for choice in rivals
+    ):
+        return None
     return best._replace(margin=min(best.margin, best.score - next_score))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -14,26 +13,27 @@ from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.computing import NAME_CONFIDENCE
 from tasks.rag.answering.question_reading import phrase_question, read_cell_question
-from tasks.rag.answers import Draft, RetrievalPlan
+from tasks.rag.answers import Draft, RetrievalPlan, write_amount
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.cell_search import (
     FREE,
     CellMatch,
     CellQuestion,
-    CellScorer,
     Context,
     Match,
     column_words,
-    search_cells,
-    select_period,
+    compare_cells,
+    rank_cells,
 )
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.identities import describe_in_answer
-from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, Number, select_numbers
+from tasks.rag.numbers.line_lookup import Number, select_numbers
 from tasks.rag.numbers.periods import When
-from tasks.rag.numbers.working_out import INPUT_SCALES, KOREAN_UNITS, cite_number
+from tasks.rag.numbers.working_out import cite_number
 from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
+from tasks.rag.reading.candidates import SCALES
+from tasks.rag.reading.reader import MYRIADS, write_digits
 from tasks.rag.retrieval.search import Hit, read_chunk
 
 MOST_DOCUMENTS = 6
@@ -51,23 +51,18 @@ def look_up_cell(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index:
     cell_question = read_cell_question(question, tokenizer=tokenizer, names=document_names_in(plan))
     if cell_question is None:
         return None
-    candidates = _select_candidates(plan, hits, index)
-    best_cell = search_cells(
-        cell_question,
-        candidates.numbers,
-        tokenizer=tokenizer,
-        documents=candidates.documents if candidates.is_named else (),
-        context=_CellContext(index, candidates.documents, hits).around,
-    )
-    if best_cell is None:
-        return None
-    return answer_of(best_cell, cell_question, is_named=candidates.is_named, language=language_of(question))
+    numbers, documents, is_named = _select_candidates(plan, hits, index)
+    around, ordered = _CellContext(index, documents, hits).around, documents if is_named else ()
+    matches = rank_cells(cell_question, numbers, tokenizer=tokenizer, documents=ordered, context=around)
+    best_cell = compare_cells(matches)
+    return best_cell and answer_of(best_cell, cell_question, is_named=is_named, language=language_of(question))
 
 
 class Cells:
     """The cells that a question may mean, scored against any words of it."""
 
     def __init__(self, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> None:
+        self.is_unnamed = plan.is_unnamed
         self._tokenizer = index.manifest.tokenizer or BIGRAM
         self.numbers, documents, is_named = _select_candidates(plan, hits, index)
         self._context = _CellContext(index, documents, hits, titled=not is_named)
@@ -77,13 +72,11 @@ class Cells:
         """Return the cells that the words fit, best first; parameters of `phrase_question`. Raises WrongTokenizer."""
         key = (words, more_words, when)
         if key not in self._matches:
-            question = phrase_question(words, more_words, sentence, when, tokenizer=self._tokenizer)
-            if question is None:
-                return self._matches.setdefault(key, [])
-            dated = select_period(question, [number for number in self.numbers if not NIL.fullmatch(number.shown)])
-            scorer = CellScorer(question, [number for number, _ in dated], self._tokenizer)
-            matches = (scorer.match(number, self._context.around(number), share) for number, share in dated)
-            self._matches[key] = sorted((match for match in matches if match.score), key=lambda match: -match.score)
+            tokenizer, around = self._tokenizer, self._context.around
+            phrased = phrase_question(words, more_words, sentence, when, tokenizer=tokenizer)
+            self._matches[key] = (
+                rank_cells(phrased, self.numbers, tokenizer=tokenizer, context=around) if phrased else []
+            )
         return self._matches[key]
 
 
@@ -154,8 +147,6 @@ def _shows(chunk: Chunk, number: Number) -> bool:
     return number.shown in chunk.text and all(label in chunk.text for label in number.row_path[-1:])
 
 
-SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "KRW": "₩"}
-COUNTS: Mapping[str, str] = {"people": " people", "shares": " shares", "years": " years", "days": " days"}
 # chosen on the calibration half of answers.jsonl: of 43 questions 33 right, 1 wrong (24 and 7 without cells)
 LEAST = 0.55
 """Confidence below which no answer is given."""
@@ -181,9 +172,13 @@ def answer_of(cell: CellMatch, question: CellQuestion, *, is_named: bool, langua
     column = " ".join(number.column_path) if column_words(number.column_path) else ""
     head = " ".join(filter(None, (" — ".join(filter(None, (row, column))), number.period.label)))
     lacks = f", without {', '.join(word.text for word in cell.best.unheld)}" if cell.best.unheld else ""
+    printed = number.value / Decimal(number.scale)
+    printed = abs(printed) if number.statement == "cash_flow" else printed  # (746) paid is asked for as an amount
+    scale = SCALES.get(Decimal(number.scale), MYRIADS.get(Decimal(number.scale), ""))
+    amount = write_amount(write_digits(printed, number.shown), number.unit, scale, language)
     doubt = f"\n{describe_in_answer(1, number.broken, number.scale, language)}" if number.broken else ""
     return Draft(
-        f"{head} = {format_as_in_table(number, language)} [1]{doubt}",
+        f"{head} = {amount} [1]{doubt}",
         (cite_number(1, number),),
         reason=f"the cell of a table whose labels hold {cell.best.question_share:.0%} of the question{lacks}",
         confidence=round(confidence, 4),
@@ -200,29 +195,3 @@ def confidence_of(cell: CellMatch, *, is_named: bool) -> float:
     # what nothing around a cell holds may be what tells it from the right one
     logit -= 1.2 * bool(best.unheld) + 0.5 * any(word.focus for word in best.unheld)
     return 1 / (1 + math.exp(-logit))
-
-
-def format_as_in_table(number: Number, language: Language) -> str:
-    """Return a value as its table shows it, with scale and unit: `$3,136 million`; cash flows without a minus."""
-    digits = _write_digits(number, language)
-    minus = "-" if number.value < 0 and number.statement != "cash_flow" else ""  # (746) paid is asked for as an amount
-    scale = INPUT_SCALES[language].get(Decimal(number.scale), "")
-    if language == "ko":
-        return f"{minus}{digits}{scale}{KOREAN_UNITS.get(number.unit, number.unit)}"
-    if number.unit in AMOUNTS:
-        return f"{minus}{SIGNS.get(number.unit, f'{number.unit} ')}{digits}{scale}"
-    return f"{minus}{digits}{scale}{COUNTS.get(number.unit, number.unit)}"
-
-
-def _write_digits(number: Number, language: Language) -> str:
-    """Return the digits of a cell as it shows them, or in English spelling where another country spells them."""
-    digits, value = re.sub(r"[^\d.,/]", "", number.shown), abs(number.value) / Decimal(number.scale)
-    if not digits:
-        return number.shown
-    grouped = re.search(r"\d[\s'’]\d", number.shown) is None
-    if grouped and (not re.fullmatch(r"\d[\d,]*(?:\.\d+)?", digits) or Decimal(digits.replace(",", "")) == value):
-        return digits
-    if language == "ko" and value >= 10_000 and value == value.to_integral_value():
-        parts = ((int(value) // 10**power % 10**4, sign) for power, sign in ((12, "조"), (8, "억"), (4, "만"), (0, "")))
-        return " ".join(f"{part:,}{sign}" for part, sign in parts if part)
-    return f"{value.normalize():,f}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.model_errors import ModelError, NoChatTemplate, RequestRefused
 from tasks.grading.cited_answers import has_same_evidence
-from tasks.language.sentences import CITATION_MARK, Language, language_of
+from tasks.language.sentences import language_of
 from tasks.measure.estimates import least_confidence
 from tasks.rag.answering.answer_prompts import (
     MOST_CONTEXT_TOKENS,
@@ -30,7 +30,7 @@ from tasks.rag.answering.cell_figures import compute_from_cells
 from tasks.rag.answering.cell_lookup import look_up_cell
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits, is_supported, make_citation
 from tasks.rag.answering.computing import compute_answer, withhold_uncomputed
-from tasks.rag.answering.extractive import Group, extract_answer
+from tasks.rag.answering.extractive import Group, extract_answer, point_to
 from tasks.rag.answering.notice_answers import answer_from_facts
 from tasks.rag.answering.weighing import Way, choose_draft, weigh_drafts
 from tasks.rag.answering.wiring import Wiring
@@ -46,7 +46,6 @@ from tasks.rag.answers import (
     Retrieved,
     Turn,
     join_short,
-    place_of,
 )
 from tasks.rag.numbers.computation_reading import asks_to_work_out, writes_formula
 from tasks.rag.numbers.line_lookup import select_numbers
@@ -235,7 +234,10 @@ def draft_in_every_way(part: Part, desk: Desk) -> Part:
         query_type=plan.query_type,
         tokenizer=index.manifest.tokenizer,
         groups=[Group(stem_of(index.names[side[0]]), side) for side in sides],  # named by the surest document
+        is_unnamed=plan.is_unnamed,
     )
+    if extracted.is_of_several:
+        drafts["read"] = drafts["cell"] = None  # a value of one of them
     drafts["sentence"] = withhold_uncomputed(question, extracted)
     select_numbers.cache_clear()  # the numbers of a long document are some hundred megabytes
     answered = {way: draft for way, draft in drafts.items() if draft is not None}
@@ -465,7 +467,6 @@ def _report_draft(desk: Desk) -> Callable[[str], None]:
 
 
 WITHHELD = {"en": "No answer is sure enough.", "ko": "충분히 확실한 답이 없습니다."}
-CLOSEST = {"en": ("The closest place:", "The closest places:"), "ko": ("가장 가까운 곳:", "가장 가까운 곳:")}
 MOST_PLACES = 3
 """Most places that a withheld answer names."""
 
@@ -489,15 +490,13 @@ def withhold_unsure(question: str, draft: Draft, *, least: float, hits: Sequence
     """
     if draft.abstained or draft.confidence is None or draft.confidence >= least:  # None: a model wrote it
         return draft
-    language = language_of(question)
     found = (make_citation(0, hit, hit.chunk.text[:MOST_QUOTE_CHARS].strip()) for hit in hits)
     by_page: dict[tuple[str, int | None], Citation] = {}
     for citation in (*draft.citations, *found):
         by_page.setdefault((citation.digest, citation.page), citation)
     cited = [each.model_copy(update={"n": n}) for n, each in enumerate([*by_page.values()][:MOST_PLACES], 1)]
-    text = WITHHELD[language]
-    if cited:
-        text = f"{text} {CLOSEST[language][len(cited) > 1]} {'; '.join(_name_place(each, language) for each in cited)}."
+    language = language_of(question)
+    text = f"{WITHHELD[language]}{point_to(cited, language)}"
     required = "no answer can be" if least > 1 else f"{least:.2f} is"
     why = (
         f"the answer's confidence is {draft.confidence:.2f}, and {required} sure enough for the share of wrong answers"
@@ -505,11 +504,3 @@ def withhold_unsure(question: str, draft: Draft, *, least: float, hits: Sequence
     return draft._replace(
         text=text, citations=tuple(cited), abstained=True, reason=" · ".join(filter(None, (why, draft.reason)))
     )
-
-
-def _name_place(citation: Citation, language: Language) -> str:
-    """Return the place of a citation with the heading above it and its mark: `a, page 3 (People) [1]`."""
-    place = citation.place
-    heading = f" ({place.heading_path[-1]})" if place.heading_path else ""
-    where = place_of(stem_of(citation.document), citation.page, citation.page_source, place.cells, language=language)
-    return f"{CITATION_MARK.sub('', f'{where}{heading}')} [{citation.n}]"

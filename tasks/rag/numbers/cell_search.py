@@ -389,26 +389,8 @@ class CellMatch(NamedTuple):
     """Difference of its score to that of the best cell with other digits."""
 
 
-def search_cells(
-    question: CellQuestion,
-    numbers: Sequence[Number],
-    *,
-    tokenizer: str,
-    documents: Sequence[str] = (),
-    context: Callable[[Number], Context] = lambda _: Context(),
-) -> CellMatch | None:
-    """Return the best cell for a question, no dash; None if none of its period has a word of it or a found page.
-
-    documents: digests, those that fit the question best first. Raises WrongTokenizer.
-    """
-    dated = select_period(question, [number for number in numbers if not NIL.fullmatch(number.shown)])
-    scorer = CellScorer(question, [number for number, _ in dated], tokenizer)
-    rank = {document: at for at, document in enumerate(documents)}
-    matches = [
-        scorer.match(number, context(number), share * OTHER_DOCUMENT ** rank.get(number.document, 0))
-        for number, share in dated
-    ]
-    matches = sorted((match for match in matches if match.score), key=lambda match: -match.score)
+def compare_cells(matches: Sequence[Match]) -> CellMatch | None:
+    """Return the best of cells, given best first, in the largest scale that its digits have; None for no cells."""
     if not matches:
         return None
     first = matches[0]
@@ -419,6 +401,28 @@ def search_cells(
     best = max(alike, key=lambda match: match.number.scale)  # a table may have lost the line with its unit
     rival_score = next((match.score for match in matches if digits_of(match.number.shown) != digits), 0.0)
     return CellMatch(best._replace(score=first.score), first.score - rival_score)
+
+
+def rank_cells(
+    question: CellQuestion,
+    numbers: Sequence[Number],
+    *,
+    tokenizer: str,
+    documents: Sequence[str] = (),
+    context: Callable[[Number], Context],
+) -> list[Match]:
+    """Return the cells of the question's period that have a word of it or a found page, no dashes, best first.
+
+    documents: digests, those that fit the question best first. Raises WrongTokenizer.
+    """
+    dated = select_period(question, [number for number in numbers if not NIL.fullmatch(number.shown)])
+    scorer = CellScorer(question, [number for number, _ in dated], tokenizer)
+    rank = {document: at for at, document in enumerate(documents)}
+    matches = [
+        scorer.match(number, context(number), share * OTHER_DOCUMENT ** rank.get(number.document, 0))
+        for number, share in dated
+    ]
+    return sorted((match for match in matches if match.score), key=lambda match: -match.score)
 
 
 @lru_cache(maxsize=65_536)

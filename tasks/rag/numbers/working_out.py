@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tasks.documents.blocks import Place
 from tasks.language.sentences import Language
-from tasks.rag.answers import Citation, Draft, join_short
+from tasks.rag.answers import Citation, Draft, join_short, write_amount
 from tasks.rag.answers import Value as Result
 from tasks.rag.numbers.cell_facts import name_of_cell
 from tasks.rag.numbers.computations import Computation, DisplayUnit, Task
@@ -214,7 +214,6 @@ def cite_number(n: int, number: Number) -> Citation:
 
 
 SCALES = {"thousands": Decimal(1_000), "millions": Decimal(1_000_000), "billions": Decimal(1_000_000_000)}
-KOREAN_UNITS = {"USD": "달러", "KRW": "원", "EUR": "유로", "JPY": "엔", "GBP": "파운드", "CNY": "위안", "shares": "주"}
 INPUT_SCALES: Mapping[Language, Mapping[Decimal, str]] = {
     "en": {Decimal(10) ** 3: " thousand", Decimal(10) ** 6: " million", Decimal(10) ** 9: " billion"},
     "ko": {Decimal(10) ** 3: "천", Decimal(10) ** 6: "백만", Decimal(10) ** 8: "억", Decimal(10) ** 9: "십억"},
@@ -222,7 +221,6 @@ INPUT_SCALES: Mapping[Language, Mapping[Decimal, str]] = {
 POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
 FELL: Mapping[Language, str] = {"en": "a decrease", "ko": "감소"}
 PLAIN = Decimal(1)
-SCALE_VALUES = {word.strip(): scale for scale, word in INPUT_SCALES["en"].items()}
 
 
 class Spelling(NamedTuple):
@@ -297,15 +295,7 @@ def write_result(value: Value, display_unit: DisplayUnit, computation: Computati
         # 100 % and more are written as a multiple too, unless the question speaks of percent
         is_multiple = value.unit != "%" and value.value >= 1 and not computation.in_percent
         return f"{result.display}%" + (f" ({write_rounded(value.value, computation, 2)})" if is_multiple else "")
-    korean = computation.language == "ko"
-    if result.unit == "days":
-        return f"{result.display}{'일' if korean else ' days'}"
-    if korean:
-        word = INPUT_SCALES["ko"].get(SCALE_VALUES.get(result.scale, PLAIN), result.scale)
-        space = " " if result.unit in KOREAN_UNITS else ""  # none before what is counted
-        return f"{result.display}{word}{space}{KOREAN_UNITS.get(result.unit, result.unit)}"
-    counted = f"{result.display} {result.scale}".rstrip()
-    return f"{result.unit} {counted}" if result.unit in AMOUNTS else f"{counted} {result.unit}".rstrip()
+    return write_amount(result.display, result.unit, result.scale, computation.language)
 
 
 def _write_digits(number: Decimal, computation: Computation, decimals: int) -> str:

@@ -260,9 +260,7 @@ _ENGLISH_ASKS = re.compile(
     r"\b(?:what|how|when|where|who|whom|whose|which|why)\b|^(?:does|do|did|is|are|was|were)\b", re.IGNORECASE
 )
 _ENGLISH_SIDES = re.compile(
-    r"^(?:please\s+)?(?:compare|contrast|set)\s+(?P<one>.+?)\s+(?:with|to|against|versus|vs\.?)\s+(?P<other>.+)$"
-    r"|^(?:what\s+is\s+)?the\s+difference\s+between\s+(?P<first>.+?)\s+and\s+(?P<second>.+)$",
-    re.IGNORECASE,
+    r"^(?:please\s+)?(?:compare|contrast|set)\s+(.+?)\s+(?:with|to|against|versus|vs\.?)\s+(.+)$", re.IGNORECASE
 )
 # 몇 명이고, · 얼마이며 · 언제인지: a predicate that goes on, in a clause that asks
 _KOREAN_JOINT = re.compile(r"(?<=[이하인었았되나르]고)[,\s]\s*|(?<=[이하인]며)[,\s]\s*|(?<=[인는]지)[,\s]\s*|[?？]\s+")
@@ -291,7 +289,7 @@ def question_parts(question: str) -> tuple[str, ...]:
                 start = joint.end()
         parts = tuple(filter(None, (*clauses, text[start:].strip())))
     elif match := _ENGLISH_SIDES.match(text.rstrip(" .?!")):
-        parts = tuple(side.strip() for side in match.groups() if side)
+        parts = tuple(side.strip() for side in match.groups())
     else:
         parts = tuple(part.strip(" ,;") for part in _ENGLISH_JOINT.split(text))
         parts = tuple(filter(None, parts)) if all(_ENGLISH_ASKS.search(part) for part in parts) else ()

@@ -17,12 +17,14 @@ from storage.index import Index
 from storage.numbers import select_cells, select_statements
 from storage.records import Record
 from tasks.documents.blocks import Place
+from tasks.language.number_words import CURRENCIES
 from tasks.language.sentences import Language, disarm_marks, language_of
 from tasks.language.tokens import Stems
-from tasks.rag.answers import CURRENCIES, KOREAN_SCALES, Citation, Draft, Filters, Short, Value
+from tasks.rag.answers import Citation, Draft, Filters, Short, Value, write_amount
 from tasks.rag.numbers.cell_facts import name_of_cell
 from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.expressions import lines_of, parse
+from tasks.rag.numbers.working_out import POINTS
 from tasks.rag.planning.names import stem_of
 from tasks.rag.reading.candidates import (
     IN_PERCENT,
@@ -94,7 +96,6 @@ REFUSALS: Mapping[Language, Mapping[str, str]] = {
         "share": "계산하지 않았습니다: {0}%는 전체의 일부가 될 수 없고 문서에도 없는 값입니다.",
     },
 }
-POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
 _DIGITS = re.compile(r"\d[\d,.'’ ]*\d|\d")
 
 
@@ -283,7 +284,7 @@ def find_nonsense(page: Page, candidate: Candidate, years: Sequence[int] = ()) -
     if operation not in (*WORKED, "yesno") or len(amounts) < 2:
         return None
     units = list(dict.fromkeys(amount.unit for amount in amounts if amount.unit))
-    currencies = [unit for unit in units if _is_currency(unit)]
+    currencies = [unit for unit in units if unit in CURRENCIES.values()]
     if len(currencies) > 1:
         return "currencies", (", ".join(currencies),)
     # an amount without a unit beside a percentage may be a percentage whose sign stands elsewhere
@@ -305,10 +306,6 @@ def find_nonsense(page: Page, candidate: Candidate, years: Sequence[int] = ()) -
     if not 0 <= number <= 100 and not _is_printed(page, number):
         return "share", (shown,)
     return None
-
-
-def _is_currency(unit: str) -> bool:
-    return len(unit) == 3 and unit.isalpha() and unit.isupper()
 
 
 def _is_printed(page: Page, percent: Decimal) -> bool:
@@ -551,16 +548,6 @@ class _Answer:
 
 MYRIADS = {Decimal(10) ** 12: "조", Decimal(10) ** 8: "억", Decimal(10) ** 4: "만"}
 """Korean scales, which only Korean documents write."""
-
-
-def write_amount(digits: str, unit: str, scale: str, language: Language) -> str:
-    """Return a number with unit and scale: `USD 735 million`, `6.99%`, `60,540백만 원`, `1,204 shares`."""
-    if unit == "%":
-        return f"{digits}%"
-    if language == "ko":
-        return f"{digits}{KOREAN_SCALES.get(scale, scale)} {CURRENCIES.get(unit, unit)}".rstrip()
-    counted = f"{digits} {scale}".rstrip()
-    return f"{unit} {counted}" if _is_currency(unit) else f"{counted} {unit}".rstrip()
 
 
 def write_digits(number: Decimal, source: str = "") -> str:

@@ -69,22 +69,6 @@ FORM = hit(
     "Protocol Number ABX-2041-03\nStudy Site Lakeview General Hospital\n연구책임자 서하늘\n문의처 임상연구지원팀",
     name="form.pdf",
 )
-
-
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        ("Who is the principal investigator?", "Principal Investigator Nuchanun Kessakorn, MD [1]"),
-        ("What is the protocol number?", "Protocol Number ABX-2041-03 [1]"),
-        ("Where is the study site?", "Study Site Lakeview General Hospital [1]"),
-        ("연구책임자는 누구인가?", "연구책임자 서하늘 [1]"),
-        ("문의처는 어디인가?", "문의처 임상연구지원팀 [1]"),
-    ],
-)
-def test_a_line_of_a_form_states_the_value_of_the_label_that_is_asked_for(question: str, answer: str) -> None:
-    assert asked(question, FORM).text.split("\n")[0] == answer
-
-
 GLOSSARY = hit(
     "Policyholder: the party that owns the contract.\nBeneficiary: the party named to receive the proceeds.\n"
     "A beneficiary may be changed by notice.\n계약자: 회사와 계약을 맺고 보험료를 낼 의무를 지는 사람\n"
@@ -94,14 +78,19 @@ GLOSSARY = hit(
 
 
 @pytest.mark.parametrize(
-    ("question", "answer"),
+    ("document", "question", "answer"),
     [
-        ("What is a beneficiary?", "Beneficiary: the party named to receive the proceeds [1]."),
-        ("피보험자는 어떤 사람입니까?", "피보험자: 보험사고의 대상이 되는 사람을 말합니다 [1]."),
+        (FORM, "Who is the principal investigator?", "Principal Investigator Nuchanun Kessakorn, MD [1]"),
+        (FORM, "What is the protocol number?", "Protocol Number ABX-2041-03 [1]"),
+        (FORM, "Where is the study site?", "Study Site Lakeview General Hospital [1]"),
+        (FORM, "연구책임자는 누구인가?", "연구책임자 서하늘 [1]"),
+        (FORM, "문의처는 어디인가?", "문의처 임상연구지원팀 [1]"),
+        (GLOSSARY, "What is a beneficiary?", "Beneficiary: the party named to receive the proceeds [1]."),
+        (GLOSSARY, "피보험자는 어떤 사람입니까?", "피보험자: 보험사고의 대상이 되는 사람을 말합니다 [1]."),
     ],
 )
-def test_a_word_is_explained_by_its_line_of_the_glossary(question: str, answer: str) -> None:
-    assert asked(question, GLOSSARY).text == answer
+def test_a_line_of_a_form_or_glossary_tells_of_its_label(document: Hit, question: str, answer: str) -> None:
+    assert asked(question, document).text.split("\n")[0] == answer
 
 
 def test_a_long_sentence_is_cut_around_what_answers() -> None:
@@ -159,6 +148,14 @@ def test_a_comparison_tells_each_side_under_its_name_and_says_where_one_tells_no
     got = asked("가람시와 나래시의 사업 예산은 얼마인가?", *hits, kind="compare", groups=groups)
     assert got.text.startswith("가람시: 사업 예산은 500원이다 [1].\n나래시: ")
     assert got.citations[0].document == "b.pdf"
+
+
+def test_what_several_documents_answer_is_told_of_each_where_none_is_named() -> None:
+    hits = [hit(f"The fee is {fee} won.", name=name) for name, fee in (("b.pdf", 500), ("c.pdf", 700), ("d.pdf", 500))]
+    got = extract_answer("What is the fee?", hits, query_type="single", tokenizer=BIGRAM, is_unnamed=True)
+    assert got.text.split("\n")[1:] == ["b: The fee is 500 won [1].", "c: The fee is 700 won [2]."]
+    assert got.abstained
+    assert asked("What is the fee?", *hits).text == "The fee is 500 won [1]."
 
 
 @pytest.mark.parametrize(

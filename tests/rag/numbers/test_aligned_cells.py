@@ -40,6 +40,13 @@ def test_a_choice_that_another_equals_has_no_margin() -> None:
     assert sure.margin == pytest.approx(0.1)
 
 
+def test_of_cells_that_fit_as_well_in_several_documents_none_is_chosen_where_none_is_named() -> None:
+    here = match(at(1, 1, "120"), 0.8)
+    there = match(at(1, 1, "90")._replace(document="other"), 0.75)
+    assert choose_cells([[here, there]], one_unit=False, is_unnamed=True) is None
+    assert choose_cells([[here, there._replace(score=0.6)]], one_unit=False, is_unnamed=True)
+
+
 def test_the_unit_stands_in_the_cell_or_behind_its_label() -> None:
     assert unit_of(at(1, 1, "14대")) == "대"
     assert unit_of(at(1, 1, "6120", header="쌀 생산(톤)")) == "톤"

@@ -13,7 +13,7 @@ from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.cell_lookup import answer_of, confidence_of
 from tasks.rag.answering.question_reading import read_cell_question
 from tasks.rag.answers import Draft
-from tasks.rag.numbers.cell_search import CellMatch, CellQuestion, Context, search_cells
+from tasks.rag.numbers.cell_search import CellMatch, CellQuestion, Context, compare_cells, rank_cells
 from tasks.rag.numbers.identities import Broken
 from tasks.rag.numbers.line_lookup import UNDATED, Number
 from tasks.rag.numbers.periods import Period
@@ -71,7 +71,7 @@ def read(question: str) -> CellQuestion:
 
 def find(question: str, numbers: Sequence[Number], *, around: str = "") -> CellMatch:
     asked = read(question)
-    found = search_cells(asked, numbers, tokenizer=BIGRAM, context=lambda _: Context(around))
+    found = compare_cells(rank_cells(asked, numbers, tokenizer=BIGRAM, context=lambda _: Context(around)))
     assert found is not None
     return found
 
@@ -155,7 +155,7 @@ def test_a_cell_of_a_broken_sum_says_so() -> None:
 def test_the_answer_shows_line_period_figure_and_the_box_of_the_cell() -> None:
     draft = answer("How much operating income did Weaving earn in 2019?", SEGMENTS)
     assert draft is not None
-    assert draft.text == "Operating income › Weaving FY2019 = $12 million [1]"
+    assert draft.text == "Operating income › Weaving FY2019 = USD 12 million [1]"
     assert draft.citations[0].bbox == (10.0, 20.0, 30.0, 40.0)
     assert draft.citations[0].quote == "Operating income › Weaving; Years Ended December 31, 2019: 12"
 
@@ -185,7 +185,7 @@ def test_korean_words_are_found_with_particles_and_spaces(question: str, shown: 
 def test_a_korean_answer_shows_scale_and_currency() -> None:
     draft = answer("교통신호 유지보수비는 얼마인가?", KOREAN)
     assert draft is not None
-    assert draft.text == "교통신호 › 유지보수비 = 320백만원 [1]"
+    assert draft.text == "교통신호 › 유지보수비 = 320백만 원 [1]"
 
 
 def test_a_business_term_is_the_period_of_that_name() -> None:

@@ -226,10 +226,6 @@ SEVERAL = {
         "Compare the rate of the state loan with the rate that Calder pays.",
         ("the rate of the state loan", "the rate that Calder pays"),
     ),
-    "difference between": (
-        "What is the difference between the budget of 2022 and the budget of 2023?",
-        ("the budget of 2022", "the budget of 2023"),
-    ),
     "몇 … 이고 … 얼마": (
         "하늬군의 인구는 몇 명이고, 약국 사업의 금액은 얼마인가?",
         ("하늬군의 인구는 몇 명이고", "약국 사업의 금액은 얼마인가?"),
@@ -245,6 +241,7 @@ SEVERAL = {
 }
 ONE = {
     "a list": "What were the sales of shoes, and of shirts, in 2023?",
+    "a difference": "What is the difference between the budget of 2022 and the budget of 2023?",
     "and in a name": "What does Research and Development cost?",
     "and between nouns": "Compare the operating income of Retail and Wholesale.",
     "a condition": "When the ferry is late, what is paid?",
@@ -252,7 +249,6 @@ ONE = {
     "고 in a noun": "재고 관리 시스템의 예산은 얼마인가?",
     "참고 문헌": "참고 문헌은 어디에 몇 개 있는가?",
     "고 without a question before": "접속 기록을 암호화하고 보관하는 기간은 얼마인가?",
-    "plain": "사업 예산은 얼마인가?",
 }
 
 
