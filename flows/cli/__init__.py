@@ -32,9 +32,6 @@ from flows.cli.commands import PIPELINES, SERVICE, UPKEEP, App, command
 from flows.running.config_reading import explain_removal, replacements
 from flows.running.environment import program
 
-GARBAGE_AT = 50_000
-"""Objects that are made, and not freed, between two searches for cycles among the youngest."""
-
 rag = App(help="Index documents, and answer questions with the page of every claim.")
 command(rag, "index", index_command.OPTIONS)(index_command.index)
 command(rag, "text", rag_commands.READING)(rag_commands.text)
@@ -97,7 +94,7 @@ def options(
 
 def main() -> None:
     """Run the command; an unexpected error is one sentence too, and a traceback with --debug."""
-    gc.set_threshold(GARBAGE_AT)  # imports and records make few cycles; Python would look for them 70 times as often
+    gc.set_threshold(50_000)  # imports and records make few cycles; Python would look for them 70 times as often
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # CP949 of a Korean console has no `›`, which citations print
             stream.reconfigure(errors="replace")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from keyword import iskeyword
 from pathlib import Path
+from shutil import get_terminal_size
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
@@ -44,7 +45,17 @@ SECTIONS = (PIPELINES, SERVICE, UPKEEP, None)
 """Sections of `trivet --help`, in order; None: commands without a section."""
 
 
-class Command(TyperCommand):
+class Help:
+    """Part of commands and groups that writes their help as wide as the terminal, in a narrow one too."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help; names of options take at most a third of the width, as click's 30 columns leave no room."""
+        formatter.width = min(formatter.width, get_terminal_size().columns)
+        formatter.write_dl = partial(formatter.write_dl, col_max=min(30, formatter.width // 3))
+        super().format_help(ctx, formatter)  # pyright: ignore[reportAttributeAccessIssue] of the class beside it
+
+
+class Command(Help, TyperCommand):
     """A command whose options may be spelled with `_` or `-`, with short type names in its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -84,7 +95,7 @@ class Command(TyperCommand):
         return params
 
 
-class Group(TyperGroup):
+class Group(Help, TyperGroup):
     """A group whose help shows the first paragraph of each command's help."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

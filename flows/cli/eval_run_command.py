@@ -119,7 +119,7 @@ def run(
     name = str(evaluation.output_path) if debug_log else outcome.report.run.id[:8] if is_stored else None
     emit(outcome.report, as_json, lambda: show_report(outcome.report, name=name))
     if debug_log and not as_json:
-        screen.print_line(f"[dim]log: {escape(str(debug_log))}[/dim]")
+        screen.print(f"[dim]log: {escape(str(debug_log))}[/dim]")
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
     if outcome.report.lacking:
@@ -219,13 +219,13 @@ def show_report(report: EvalReport, *, name: str | None = None) -> None:
         screen.print(make_table(*columns, rows=rows, title=escape(report.run.model.name)))
     for result in report.results:
         for note in result.notes:
-            screen.print_line(f"[yellow]{escape(result.task)}[/]: {escape(note)}")
+            screen.print(f"[yellow]{escape(result.task)}[/]: {escape(note)}")
     for task, run in report.skipped.items():
         screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}; --overwrite evaluates again")
     for note in report.notes:
-        screen.print_line(escape(note))
+        screen.print(escape(note))
     if report.results and name:
-        screen.print_line(f"[dim]trivet eval show {escape(name)}[/]")
+        screen.print(f"[dim]trivet eval show {escape(name)}[/]")
 
 
 def _score_rows(result: TaskResult) -> Iterator[tuple[str, ...]]:
@@ -288,7 +288,7 @@ def show_estimate(estimated: RunEstimate, *, title: str = "nothing was asked") -
     for task, run in estimated.skipped.items():
         screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}")
     for note in estimated.notes:
-        screen.print_line(escape(note))
+        screen.print(escape(note))
 
 
 def show_rescored(rescored: RegradedRun) -> None:

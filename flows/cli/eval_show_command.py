@@ -83,7 +83,7 @@ def _show_item(report: EvalReport, task: str, repeats: Sequence[SampleDetails]) 
     """Print one item with all its repeats: what was asked, answered and decided."""
     first = repeats[0]
     group = f"  {escape(first.sample.group)}" if first.sample.group else ""
-    console.print_line(
+    console.print(
         f"[bold]{escape(task)} {escape(first.sample.item)}[/bold]{group}  [dim]run {escape(report.run.id)}[/dim]"
     )
     if first.system:
@@ -99,19 +99,19 @@ def _show_item(report: EvalReport, task: str, repeats: Sequence[SampleDetails]) 
             if reply is not None:
                 _print_text(f"answer{turn}", reply or "(empty)")
         if repeat.missed:
-            console.print_line(f"[yellow]no answer[/yellow]  {escape(repeat.missed)}")
+            console.print(f"[yellow]no answer[/yellow]  {escape(repeat.missed)}")
         _show_verdict(repeat.sample)
         for call in repeat.calls:
             counts = (call.prompt_tokens, call.completion_tokens)
             prompted, answered = ("?" if count is None else count for count in counts)
             used = f"{prompted} + {answered} tokens, {call.latency_s:.2f} s, key {call.key}"
             sent = json.dumps(call.sent or call.parameters, ensure_ascii=False)
-            console.print_line(f"[dim]{call.by:<10} {escape(call.model)}, {escape(call.finish_reason)}, {used}[/dim]")
-            console.print_line(f"[dim]sent       {escape(sent)}[/dim]")
+            console.print(f"[dim]{call.by:<10} {escape(call.model)}, {escape(call.finish_reason)}, {used}[/dim]")
+            console.print(f"[dim]sent       {escape(sent)}[/dim]")
             if call.by == "judge":
                 _print_text("judge says", call.answer)
         if not repeat.calls and repeat.sample.keys:
-            console.print_line(f"[dim]keys       {' '.join(map(escape, repeat.sample.keys))}[/dim]")
+            console.print(f"[dim]keys       {' '.join(map(escape, repeat.sample.keys))}[/dim]")
         console.print_notes(repeat.notes)
 
 
@@ -122,7 +122,7 @@ def _show_verdict(sample: Sample) -> None:
     score = "unscored" if sample.score is None else f"{sample.score:g}"
     marks = "".join(f", {name}" for name in ("truncated", "missing") if getattr(sample, name))
     colour = "yellow" if sample.status == "unscored" else "green" if sample.score else "red"
-    console.print_line(f"[bold]score[/bold]      [{colour}]{score}[/{colour}]{marks}")
+    console.print(f"[bold]score[/bold]      [{colour}]{score}[/{colour}]{marks}")
     if sample.missing or sample.extracted is not None:
         _print_field("extracted", "(no answer was found)" if sample.extracted is None else sample.extracted)
     if sample.gold is not None:
@@ -144,11 +144,11 @@ def _print_field(name: str, value: str) -> None:
     if "\n" in value:
         _print_text(name, value)
     else:
-        console.print_line(f"[bold]{escape(f'{name:<10}')}[/bold] {escape(_shorten(value))}")
+        console.print(f"[bold]{escape(f'{name:<10}')}[/bold] {escape(_shorten(value))}")
 
 
 def _print_text(name: str, text: str) -> None:
-    console.print_line(f"[bold]{escape(name)}[/bold]")
+    console.print(f"[bold]{escape(name)}[/bold]")
     console.print(Padding(Text(_shorten(text)), (0, 0, 0, 3)))
 
 
@@ -169,25 +169,25 @@ def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
     run, model = report.run, report.run.model
     colour = STATUS_COLOURS[run.status]
     took = f", took {(run.ended_at - run.started_at).total_seconds():.1f} s" if run.ended_at else ""
-    console.print_line(f"[bold]{escape(model.label)}[/bold]  {escape(model.backend)}  {_as_json(model.args)}")
-    console.print_line(f"  run        {escape(run.id)}  [{colour}]{run.status}[/{colour}]")
-    console.print_line(f"  started    {run.started_at:%Y-%m-%d %H:%M:%S %Z}{took}")
+    console.print(f"[bold]{escape(model.label)}[/bold]  {escape(model.backend)}  {_as_json(model.args)}")
+    console.print(f"  run        {escape(run.id)}  [{colour}]{run.status}[/{colour}]")
+    console.print(f"  started    {run.started_at:%Y-%m-%d %H:%M:%S %Z}{took}")
     commit = f", commit {escape(run.git_commit[:12])}" if run.git_commit else ""
-    console.print_line(f"  version    {escape(run.version)}{commit}")
+    console.print(f"  version    {escape(run.version)}{commit}")
     if path:
-        console.print_line(f"  file       {escape(str(path))}")
+        console.print(f"  file       {escape(str(path))}")
     for result in report.results:
         console.print()
         _show_task(result, every=every)
     for name, earlier in report.skipped.items():
-        console.print_line(f"[dim]{escape(name)} was evaluated before, by run {escape(earlier)}[/dim]")
+        console.print(f"[dim]{escape(name)} was evaluated before, by run {escape(earlier)}[/dim]")
     console.print_notes(report.notes)
 
 
 def _show_task(result: TaskResult, *, every: bool) -> None:
     """Print the scores of a task, then its data, settings, calls and judge. every: all groups, not GROUPS_SHOWN."""
     data, counts = result.data, result.counts
-    console.print_line(f"[bold]{escape(result.name)}[/bold]  {result.family}, version {escape(result.version)}")
+    console.print(f"[bold]{escape(result.name)}[/bold]  {result.family}, version {escape(result.version)}")
     overall = [estimate for estimate in result.estimates if not estimate.part]
     groups = [estimate for estimate in result.estimates if estimate.part]
     listed_groups = groups if every else groups[:GROUPS_SHOWN]
@@ -202,22 +202,22 @@ def _show_task(result: TaskResult, *, every: bool) -> None:
         )
     console.print(make_table("metric", "value", "std. error", "95 %", "n", rows=rows))
     if hidden := len(groups) - len(listed_groups):
-        console.print_line(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
+        console.print(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
     parts = [f"{counts.samples} answers to {counts.items} items, {counts.scored} scored"]
     for name, count in counts.model_dump(exclude={"items", "samples", "scored"}).items():
         plain = name.replace("_", " ")
         parts.append(f"[yellow]{count} {plain}[/yellow]" if count else f"0 {plain}")
-    console.print_line(f"  samples    {', '.join(parts)}")
-    console.print_line(f"  data       {escape(data.source)}, {data.count} items, sha256 {data.checksum[:12]}")
-    console.print_line(f"  settings   {_as_json(result.settings)}")
-    console.print_line(f"  calls      {_format_usage(result.usage)}")
+    console.print(f"  samples    {', '.join(parts)}")
+    console.print(f"  data       {escape(data.source)}, {data.count} items, sha256 {data.checksum[:12]}")
+    console.print(f"  settings   {_as_json(result.settings)}")
+    console.print(f"  calls      {_format_usage(result.usage)}")
     if result.judge or result.judge_usage:
         used = f": {_format_usage(result.judge_usage)}" if result.judge_usage else ""
-        console.print_line(f"  judge      {escape(result.judge or 'unnamed')}{used}")
+        console.print(f"  judge      {escape(result.judge or 'unnamed')}{used}")
     items = (result.items,) if result.items else ()
     for name, refs in (("items", items), ("responses", result.responses), ("graded", result.samples)):
         if refs:
-            console.print_line(f"  {name:<10} {', '.join(f'{ref.kind}/{ref.digest[:12]}' for ref in refs)}")
+            console.print(f"  {name:<10} {', '.join(f'{ref.kind}/{ref.digest[:12]}' for ref in refs)}")
     console.print_notes(result.notes)
 
 

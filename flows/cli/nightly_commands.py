@@ -15,7 +15,6 @@ from flows.cli.eval_run_command import estimate_calls, show_estimate
 from flows.cli.index_command import plan_figures, show_plan
 from flows.cli.lever_commands import show_calls
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, make_table
-from flows.cli.shared_options import require_file
 from storage.files import write
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ FORMATS = (".md", ".html")
 @app.command()
 def run(
     suite: Annotated[
-        Path, typer.Argument(metavar="SUITE.yaml", help="YAML file of models, benchmarks, index and selector.")
+        Path,
+        typer.Argument(metavar="SUITE.yaml", exists=True, help="YAML file of models, benchmarks, index and selector."),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what a night would ask its models.")] = False,
     as_json: Json = False,
@@ -58,7 +58,6 @@ def run(
         further = {"index": figures, "selector": calls}
         emit(counts | {name: each and each.model_dump(mode="json") for name, each in further.items()}, as_json, show)
         return
-    require_file(suite, "the YAML file of a suite")
     with prefect_for_command(quiet=as_json):
         from flows.nightly import NightlyConfig, nightly
         from tasks.nightly.night_records import NightFailed, NightRegressed, NightUnfinished

@@ -174,7 +174,7 @@ def _show_numbers(source: _Source, filters: Filters) -> None:
     dim, blue, red, plain = ("\x1b[2m", "\x1b[36m", "\x1b[31m", "\x1b[0m") if coloured else ("", "", "", "")
     rows = list_numbers(source.paths, source.names, **filters)
     for name, of_document in groupby(rows, key=itemgetter(0)):
-        console.print_line(f"[bold]{escape(name)}[/bold]")
+        console.print(f"[bold]{escape(name)}[/bold]")
         write = console.file.write
         for _, where, value, unit, period, labels, headers, doubt in of_document:
             if not f"{unit}{labels}{headers}".isprintable():

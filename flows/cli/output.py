@@ -66,10 +66,6 @@ class Screen(Console):
             options.setdefault("soft_wrap", True)
         super().print(*objects, **options)
 
-    def print_line(self, markup: str) -> None:
-        """Print a line, which a terminal wraps; files and pipes get it in one piece."""
-        self.print(markup, soft_wrap=True)
-
     def print_notes(self, notes: Iterable[str]) -> None:
         """Print each note on a line of its own, behind the word `note`."""
         for note in notes:

@@ -78,9 +78,9 @@ def text(
             console.rule(f"{number} · {page.status}{escape(reason)}")
             for block in page.blocks:
                 if block.place.cells:
-                    console.print_line(f"[dim]{escape(block.place.cells):>9}[/dim]")
+                    console.print(f"[dim]{escape(block.place.cells):>9}[/dim]")
                 indented = textwrap.indent(block.text, " " * 10).lstrip()
-                console.print_line(f"[cyan]{block.kind:>9}[/cyan] {escape(indented)}")
+                console.print(f"[cyan]{block.kind:>9}[/cyan] {escape(indented)}")
 
     facts = {"file": str(file), "reader": read.reader, "page_source": read.page_source, "pages": pages}
     emit(facts, as_json, show)
@@ -114,15 +114,13 @@ def _show_receipt(read: Document, file: Path, password_env: str | None, as_json:
             "characters": f"{made.replaced:,} without Unicode",
         }
         for name, value in rows.items():
-            console.print_line(f"  {name:<13} {value}")
+            console.print(f"  {name:<13} {value}")
         for page in read.pages:
             if page.reason:
-                console.print_line(f"  [dim]page {page.number or 1}: {escape(page.reason)}[/dim]")
+                console.print(f"  [dim]page {page.number or 1}: {escape(page.reason)}[/dim]")
         for piece in made.hidden:
             where = f"page {piece.page}, " if piece.page else ""
-            console.print_line(
-                f"  [dim]hidden ({escape(where + piece.reason)}): {escape(piece.text[:EXCERPT_CHARS])}[/dim]"
-            )
+            console.print(f"  [dim]hidden ({escape(where + piece.reason)}): {escape(piece.text[:EXCERPT_CHARS])}[/dim]")
 
     facts = {"file": str(file), **made.model_dump(mode="json"), "share_kept": made.share_kept}
     emit(facts | {"pictures": pictures, "numbers": len(numbers), "numbers_without_unit": unscaled}, as_json, show)
@@ -170,10 +168,10 @@ def chunks(
     def show() -> None:
         for chunk in listed:
             console.rule(f"{escape(place_of(chunk['document_name'], chunk['page']))} · {chunk['kind']}")
-            console.print_line(f"[dim]{chunk['id']}[/dim]")
+            console.print(f"[dim]{chunk['id']}[/dim]")
             if chunk["heading_path"]:
-                console.print_line(f"[dim]{escape(' › '.join(chunk['heading_path']))}[/dim]")
-            console.print_line(escape(chunk["text"]))
+                console.print(f"[dim]{escape(' › '.join(chunk['heading_path']))}[/dim]")
+            console.print(escape(chunk["text"]))
         console.print(f"[dim]{len(listed):,} of {len(rows):,} chunks[/dim]")
 
     emit({"chunks": listed, "total": len(rows)}, as_json, show)
@@ -283,7 +281,7 @@ def _show_hits(result: SearchResult) -> None:
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
         where = place_of(hit.document_name, hit.chunk.page, hit.page_source, hit.chunk.cells)
-        console.print_line(f"[bold]{number}. {escape(where)}[/bold]")
+        console.print(f"[bold]{number}. {escape(where)}[/bold]")
         console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
         console.print(Padding(escape(excerpt), (0, 0, 0, 3)))
     if not result.hits:
@@ -298,33 +296,32 @@ def _show_status(status: IndexStatus, *, every: bool) -> None:
     console.print(f"[{colour}]{state}[/{colour}] at {status.step}, version {status.generation or 'none yet'}")
     console.print(f"  started    {status.started:%Y-%m-%d %H:%M:%S}, heartbeat {status.heartbeat:%H:%M:%S} UTC")
     if status.error:
-        console.print_line(f"  [red]error[/red]      {escape(status.error)}")
+        console.print(f"  [red]error[/red]      {escape(status.error)}")
     counts = Counter(item.status for item in status.documents)
     if counts:
         console.print(f"  documents  {', '.join(f'{count} {name}' for name, count in counts.items())}")
     if lengths := status.chunk_chars:
         console.print(f"  chunks     {lengths.min} to {lengths.max} characters, {lengths.mean:.0f} on average")
     for warning in status.warnings:
-        console.print_line(f"  [yellow]note[/yellow]       {escape(warning)}")
+        console.print(f"  [yellow]note[/yellow]       {escape(warning)}")
     for item in [item for item in status.documents if item.status == "duplicate" and not every][:MOST_DOCUMENTS]:
-        console.print_line(f"[dim]same[/dim]    {escape(item.document)}: {escape(item.message or '')}")
+        console.print(f"[dim]same[/dim]    {escape(item.document)}: {escape(item.message or '')}")
     troubled = [item for item in status.documents if item.status == "failed" or item.troubled_pages or item.notes]
     limit = slice(None if every else MOST_DOCUMENTS)
     # names of documents are too long for a column of a table
     for item in sorted(troubled, key=lambda item: item.status != "failed")[limit]:
+        lines, label = (*_troubled_pages(item), *item.notes[:NOTES_SHOWN]), "[yellow]note[/yellow]    "
         if item.status == "failed":
-            console.print_line(f"[red]failed[/red]  {escape(item.document)}")
-            console.print_line(f"        {escape(item.message or item.reason or '')}")
-            continue
-        console.print_line(f"[yellow]note[/yellow]    {escape(item.document)}")
-        for line in (*_troubled_pages(item), *item.notes[:NOTES_SHOWN]):
-            console.print_line(f"        {escape(line)}")
+            lines, label = (item.message or item.reason or "",), "[red]failed[/red]  "
+        console.print(label + escape(item.document))
+        for line in lines:
+            console.print(f"        {escape(line)}")
     if every:
         console.print(f"[bold]{'status':<10} {'pages':>6} {'chunks':>7}  document[/bold]")
         for item in status.documents:
             duplicate_of = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
             line = f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{duplicate_of}"
-            console.print_line(line)
+            console.print(line)
     elif len(troubled) > MOST_DOCUMENTS:
         console.print(f"  {len(troubled) - MOST_DOCUMENTS:,} more documents have problems; --all shows them")
 

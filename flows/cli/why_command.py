@@ -212,7 +212,7 @@ def _print(tree: OriginTree, *, first: str, rest: str) -> None:
     lines += [f"[yellow]{escape(note)}[/yellow]" for note in tree.notes]
     indent = rest + ("│ " if tree.sources else "  ")
     for number, line in enumerate(lines):
-        console.print_line(f"[dim]{indent if number else first}[/dim]{line}")
+        console.print(f"[dim]{indent if number else first}[/dim]{line}")
     for source in tree.sources:
         last = source is tree.sources[-1]
         _print(source, first=f"{rest}{'└─' if last else '├─'} ", rest=f"{rest}{'   ' if last else '│  '}")

@@ -52,12 +52,14 @@ def foreign(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("group", ["", "rag", "eval", "lever", "nightly", "db"])
-def test_help_of_a_group_lists_its_commands(group: str) -> None:
+def test_help_of_a_group_lists_its_commands_at_40_columns(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
     words = group.split()
     whole: Any = get_command(app)
     listed = (whole.commands[group] if group else whole).commands
     shown = run_here(*words, "--help").stdout
     assert [name for name in listed if not re.search(rf"^  {name}  ", shown, re.MULTILINE)] == []
+    assert max(map(len, shown.splitlines())) <= 40
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_help_at_80_columns_names_options_whole_and_gives_a_switch_no_type(
         (["nosuch"], "No such command 'nosuch'"),
         (["ask", "q"], "no command ask, but `trivet rag ask`"),
         (["rag", "index", "x"], "is not a folder; name the folder that the documents lie in"),
-        (["nightly", "run", "x"], "there is no file"),
+        (["nightly", "run", "x"], "does not exist"),
         (["lever", "run"], "nothing says what to learn from"),
         (["rag", "search", "q", "--index", "x", "--strategy", "psychic"], "'similarity', 'mmr', 'bm25', 'rrf'"),
         (["rag", "search", "q", "--index", "x", "--top-k", "0"], "greater than or equal to 1"),
