@@ -78,7 +78,7 @@ _LAST_LETTER = re.compile(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z")  #
 _NAMES = FUNCTIONS.union("sqrt theta alpha beta gamma delta lambda omega frac infinity infty".split())  # noqa: SIM905
 _PROSE = re.compile(rf"[A-Za-z](?<![\\A-Za-z{{].)[A-Za-z]+(?:['’][a-z]+)?|[{CJK}]{{1,4}}")
 _LIMIT = re.compile(
-    rf"^(?:the\s)?(?:(?:at|not?|[a-z]+(?=\sroot))\s)?(?:either|{'|'.join(listed_words('limits'))})\s(?:(?:than|of)\s)?(?=[\d$\\])",
+    rf"^\**(?:the\s)?(?:(?:at|not?|[a-z]+(?=\sroot))\s)?(?:either|{'|'.join(listed_words('limits'))})\s(?:(?:than|of)\s)?(?=[\d$\\])",
     re.I,
 )
 """Words before a number that make another one of it."""
@@ -260,8 +260,6 @@ def answer_in(text: str) -> str | None:
     `eval score --task math` takes both. Where none is announced, a text without sentences is the answer itself; of
     other texts it is the last mathematics.
     """
-    if PLAIN_NUMBER.fullmatch(text):
-        return text
     visible = _strip_tokens(text)
     if visible is None:
         return None
