@@ -130,7 +130,7 @@ class Document(Record):
     pages: tuple[Page, ...]
     title: str | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
-    """Metadata stored in the file: author, created, producer …"""
+    """What a reader of another package says of it."""
     notes: tuple[str, ...] = ()
     """Remarks on the reading: text that was repaired, parts that were left out, and why."""
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from operator import attrgetter
 from typing import Any, Literal, Protocol
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
@@ -55,7 +55,8 @@ class Header(Record):
     page_count: int
     """Pages that `pages()` will yield; 1 for formats without pages."""
     title: str | None = None
-    metadata: dict[str, str]
+    metadata: dict[str, str] = Field(default_factory=dict)
+    """Of a reader of another package; the readers here give none, as nothing asks for it."""
     notes: tuple[str, ...] = ()
 
 

@@ -30,14 +30,12 @@ LEAST_DPI, MOST_DPI = 36, 2400
 
 def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Read a picture, a page for each frame, its text by tesseract, where that is installed. Raises DocumentError."""
-    document, kind = _make_pdf(path)
-    reader = PdfReader(document, path, password=None, options=options.model_copy(update={"pdf_reader": "auto"}))
+    reader = PdfReader(_make_pdf(path), path, password=None, options=options.model_copy(update={"pdf_reader": "auto"}))
     note = "There is no tesseract that reads Korean or English, so the text of the picture was not read."
     reader.header = reader.header.model_copy(
         update={
             "format": "image",
             "reader": "trivet image 1",
-            "metadata": {"kind": kind},
             "notes": () if find_ocr_languages() or options.ocr == "off" else (note,),
         }
     )
@@ -59,19 +57,17 @@ def render_pages(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises DocumentError."""
     del password  # pictures have none
-    document, _ = _make_pdf(path)
-    yield from draw_pages(document, boxes)
+    yield from draw_pages(_make_pdf(path), boxes)
 
 
-def _make_pdf(path: Path) -> tuple[pymupdf.Document, str]:
-    """Return a PDF with a page for each frame at its resolution, and the kind of picture. Raises DocumentError."""
-    document, kind = pymupdf.open(), ""
+def _make_pdf(path: Path) -> pymupdf.Document:
+    """Return a PDF with a page for each frame at its resolution. Raises DocumentError."""
+    document = pymupdf.open()
     for frame in _frames(path):
-        kind = kind or str(frame.format or "").lower()
         width, height = _size_in_points(frame)
         page = document.new_page(width=width, height=height)
         page.insert_image(page.rect, stream=_encode_png(_turn_upright(frame)))
-    return document, kind
+    return document
 
 
 def _frames(path: Path) -> Iterator[Image.Image]:

@@ -215,13 +215,11 @@ def make_message_reader(message: Message, *, format: str) -> Reader:
         notes.update(dict.fromkeys(current.notes))
     if unread:
         notes[f"Attachments were not read: {_list_names(unread)}; save them beside the mail."] = None
-    stored = {"author": message.headers.get("From"), "created": message.headers.get("Date")}
     return read_whole(
         blocks.unpaged(),
         format=format,
         reader=f"trivet {format} 2",
         title=message.headers.get("Subject"),
-        metadata={name: value for name, value in stored.items() if value},
         notes=tuple(notes),
     )
 

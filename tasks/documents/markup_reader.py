@@ -15,7 +15,7 @@ from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole
 from tasks.documents.marks import raise_signs, shift_signs
-from tasks.documents.text_reader import DecodedText, decode, decode_html, read_bytes
+from tasks.documents.text_reader import decode, decode_html, read_bytes
 from tasks.documents.visibility import Element, StyleSheet
 
 _DROPPED = {"script", "style", "head", "desc", "defs", "metadata", "title"}
@@ -29,7 +29,6 @@ _INLINE = set(
 _RANKS = {"thead": 0, "tr": 1, "tbody": 1, "tfoot": 2}
 """Rows of a table and their groups, in the order in which they are shown."""
 _IN_TABLES = {"td", "th", "caption", "colgroup", "col"}
-_METADATA = {"author", "description", "keywords", "date", "generator"}
 _MOST_SPANNED = {"colspan": 1000, "rowspan": 65_534}  # the limits of the HTML standard
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _NOTE_OF_GITHUB = re.compile(r"^\[\^([^\]\s]{1,16})\]:", re.MULTILINE)
@@ -47,35 +46,29 @@ def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Read
     blocks = BlockList()
     root = add_html(blocks, decoded.text)
     title = " ".join((root.findtext("head/title") or "").split())
-    meta = {(node.get("name") or "").lower(): node.get("content") or "" for node in root.iter("meta")}
-    metadata = {name: content for name, content in meta.items() if name in _METADATA and content}
-    return _make_reader(blocks, decoded, format="html", reader="trivet html 1", title=title or None, metadata=metadata)
+    pages, notes = blocks.unpaged(), decoded.notes
+    return read_whole(pages, format="html", reader="trivet html 1", title=title or None, notes=notes)
 
 
 def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Read a Markdown file as one page without a number. Raises EmptyDocument or RefusedDocument."""
     decoded = decode(read_bytes(path))
     # front matter: plain `key: value` lines between `---` at the very top
-    body, metadata = decoded.text, dict[str, str]()
+    body, title = decoded.text, None
     if match := _FRONT_MATTER.match(body):
         lines = [line.partition(":") for line in match[1].splitlines()]
         # else the first `---` is a rule with text below it
         if all(colon or key.startswith((" ", "-", "#")) or not key for key, colon, _ in lines):
             body = body[match.end() :]
-            front_matter = {key.strip(): value.strip().strip("\"'") for key, _, value in lines if key[:1].isalpha()}
-            metadata = {key: value for key, value in front_matter.items() if value}
+            title = next((value.strip().strip("\"'") for key, _, value in lines if key.strip() == "title"), None)
     blocks = BlockList()
     # notes as GitHub writes them: `[^1]` in the text, and `[^1]: …` at the beginning of a line
     for name in set(_NOTE_OF_GITHUB.findall(body)):
         body = body.replace(f"[^{name}]:", raise_signs(name)).replace(f"[^{name}]", raise_signs(name))
     add_html(blocks, _render_markdown(body))
-    title = metadata.get("title") or next((block.text for block in blocks if block.kind == "heading"), None)
-    return _make_reader(blocks, decoded, format="md", reader="trivet markdown 1", title=title, metadata=metadata)
-
-
-def _make_reader(blocks: BlockList, decoded: DecodedText, *, metadata: dict[str, str], **about: Any) -> Reader:
-    metadata |= {"encoding": decoded.encoding}
-    return read_whole(blocks.unpaged(), metadata=metadata, notes=decoded.notes, **about)
+    title = title or next((block.text for block in blocks if block.kind == "heading"), None)
+    pages, notes = blocks.unpaged(), decoded.notes
+    return read_whole(pages, format="md", reader="trivet markdown 1", title=title, notes=notes)
 
 
 def _render_markdown(body: str) -> str:

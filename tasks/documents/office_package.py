@@ -19,16 +19,6 @@ from tasks.documents.archives import OLE_MAGIC, Package, parse_xml
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, UnsupportedDocument
 from tasks.documents.document_readers import ReadOptions, make_storable
 
-_CORE_NAMES = {
-    "title": "title",
-    "creator": "author",
-    "subject": "subject",
-    "keywords": "keywords",
-    "created": "created",
-    "modified": "modified",
-    "lastModifiedBy": "last_modified_by",
-}
-
 
 class Link(NamedTuple):
     """A reference from one part to another, or to something outside the document."""
@@ -81,12 +71,11 @@ def find_main_part(package: Package, otherwise: str, *, kind: str) -> str:
     return main
 
 
-def read_core_properties(package: Package) -> dict[str, str]:
-    """Return title, author and dates by our names; none where the package has none."""
-    if "docProps/core.xml" not in package.names:
-        return {}
-    properties = {local_name(node.tag): (node.text or "").strip() for node in package.xml("docProps/core.xml")}
-    return {ours: make_storable(properties[theirs]) for theirs, ours in _CORE_NAMES.items() if properties.get(theirs)}
+def read_title(package: Package) -> str | None:
+    """Return the title among the properties of a package; None where it has none."""
+    properties = package.xml("docProps/core.xml") if "docProps/core.xml" in package.names else ()
+    titles = (node.text for node in properties if local_name(node.tag) == "title")
+    return make_storable((next(titles, None) or "").strip()) or None
 
 
 def list_unread(package: Package, kind: str, counts: Mapping[str, int]) -> list[str]:

@@ -16,7 +16,7 @@ from tasks.documents.document_errors import CorruptDocument, DocumentError
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates
 from tasks.documents.marks import shift_signs
-from tasks.documents.office_package import list_unread, local_name, read_chart, read_core_properties, refuse_encrypted
+from tasks.documents.office_package import list_unread, local_name, read_chart, read_title, refuse_encrypted
 from tasks.documents.visibility import BLACK, NO_INK, WHITE, Color, explain_unseen, read_color
 
 READER = "trivet pptx 1"
@@ -77,7 +77,7 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     """Read a presentation as a whole, with a page for each slide, an error for a damaged one. Raises DocumentError."""
     refuse_encrypted(path, password, program="PowerPoint")
     with Package(path) as package:  # refuses zip bombs before python-pptx unpacks anything
-        metadata = read_core_properties(package)
+        title = read_title(package)
         films = [name for name in package.names if name.endswith((".mp4", ".mp3", ".wav", ".m4a"))]
         counts = {
             "Slides with comments, which were not read": sum(n.startswith("ppt/comments/") for n in package.names),
@@ -101,9 +101,8 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         pages.append(make_page(number, list(blocks)[before:], if_empty=if_empty, width=width, height=height))
     if not pages:
         raise CorruptDocument("The presentation holds no slides; save it again in PowerPoint.")
-    title = metadata.get("title")
     shown = blocks.keep_hidden(pages)
-    return read_whole(shown, format="pptx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
+    return read_whole(shown, format="pptx", reader=READER, title=title, notes=tuple(notes))
 
 
 def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:

@@ -53,8 +53,7 @@ def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Read
     for number, text in enumerate(pages, start=1):
         add_paragraphs(blocks, text, page=number if paged else None)
     read_pages = blocks.paged(len(pages)) if paged else blocks.unpaged()
-    metadata = {"encoding": decoded.encoding}
-    return read_whole(read_pages, format="txt", reader="trivet text 1", metadata=metadata, notes=decoded.notes)
+    return read_whole(read_pages, format="txt", reader="trivet text 1", notes=decoded.notes)
 
 
 def read_bytes(path: Path) -> bytes:

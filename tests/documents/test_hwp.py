@@ -157,14 +157,9 @@ def test_no_character_of_hwpx_is_lost_or_invented(stem: str, folder: Path) -> No
 
 
 @pytest.mark.shared
-def test_the_summary_names_title_author_and_time(folder: Path) -> None:
+def test_the_summary_names_the_title(folder: Path) -> None:
     header = open_hwp(folder / "distribution.hwp", password=None, options=ReadOptions()).header
     assert header.title == "한글문서파일구조_배포용문서"
-    assert header.metadata == {
-        "author": "(주)한글과컴퓨터",
-        "last_author": "박지훈",
-        "created": "2014-09-22T05:25:06Z",
-    }
 
 
 def damaged(data: bytes, draw: random.Random) -> bytes:

@@ -65,7 +65,7 @@ def test_sections_come_in_the_order_of_the_spine(tmp_path: Path) -> None:
     reader = open_hwpx(package(tmp_path, members), password=None, options=ReadOptions())
     (page,) = reader.pages()
     assert [(block.text, block.place.section) for block in page.blocks] == [("첫째", 0), ("둘째", 1), ("잊힌 것", 2)]
-    assert (reader.header.title, reader.header.metadata) == ("제목", {"author": "저자"})
+    assert reader.header.title == "제목"
     assert any("section2" in note for note in reader.header.notes)
 
 

@@ -253,10 +253,10 @@ def test_a_table_has_cells_and_header(tmp_path: Path) -> None:
     ]
 
 
-def test_front_matter_is_metadata(tmp_path: Path) -> None:
+def test_front_matter_gives_the_title(tmp_path: Path) -> None:
     path = tmp_path / "sample.md"
     path.write_text('---\ntitle: "제안서"\nauthor: 김\n---\n# 장\n')
 
     header = open_markdown(path, password=None, options=ReadOptions()).header
 
-    assert (header.title, header.metadata["author"]) == ("제안서", "김")
+    assert header.title == "제안서"

@@ -209,15 +209,13 @@ def test_a_truncated_file_is_repaired_with_a_note_or_refused(tmp_path: Path) -> 
     assert outcomes == {"refused", "repaired"}
 
 
-def test_the_header_tells_title_dates_and_reader(tmp_path: Path) -> None:
+def test_the_header_tells_title_and_reader(tmp_path: Path) -> None:
     document = pymupdf.open()
     document.new_page()
-    document.set_metadata({"title": "사업 계획서", "author": "조달청", "creationDate": "D:20230317171542-04'00'"})
+    document.set_metadata({"title": "사업 계획서"})
     document.save(tmp_path / "a.pdf")
     header = open_pdf(tmp_path / "a.pdf", password=None, options=NO_OCR).header
     assert (header.title, header.page_count, header.page_source) == ("사업 계획서", 1, "stored")
-    assert header.metadata["author"] == "조달청"
-    assert header.metadata["created"] == "2023-03-17T17:15:42-04:00"
     assert header.reader.startswith("pymupdf ")
 
 

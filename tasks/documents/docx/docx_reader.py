@@ -1,4 +1,4 @@
-"""Reads Word documents (DOCX, both variants of the standard): blocks, metadata and pictures.
+"""Reads Word documents (DOCX, both variants of the standard): blocks and pictures.
 
 It reads the XML itself: python-docx skips text boxes, content controls, notes, equations and generated numbers.
 Order: body with text boxes at their anchors, then notes and comments, then headers and footers, once each.
@@ -41,7 +41,7 @@ from tasks.documents.office_package import (
     is_on,
     list_unread,
     read_chart,
-    read_core_properties,
+    read_title,
     refuse_encrypted,
     word_attribute,
 )
@@ -70,14 +70,13 @@ def _read(package: WordPackage) -> Reader:
     for text, reason, page in findings.hidden:
         blocks.hide(text, reason, page=page if page_count else None)
     pages = blocks.paged(page_count) if page_count else blocks.unpaged()
-    metadata = read_core_properties(package)
-    title = next((item.text for item in items if item.title), metadata.get("title"))
+    title = next((item.text for item in items if item.title), None) or read_title(package)
     counts = {
         "Images that lie outside the document were not fetched": findings.external_images,
         "Embedded documents of other formats were left out": findings.foreign_parts,
     }
     notes, title = list_unread(package, "document", counts), title and make_storable(title)
-    return read_whole(pages, format="docx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
+    return read_whole(pages, format="docx", reader=READER, title=title, notes=tuple(notes))
 
 
 def _items(package: WordPackage, findings: Findings) -> tuple[list[Item], int | None]:

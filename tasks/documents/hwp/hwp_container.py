@@ -13,7 +13,6 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +160,7 @@ class HwpContents:
     """A document without its password, and what its streams say themselves."""
 
     data: bytes
-    metadata: dict[str, str] = field(default_factory=dict[str, str])
+    title: str | None = None
     notes: tuple[str, ...] = ()
     texts: list[str] = field(default_factory=list[str])
     """The text of every paragraph of HWP 5, shown or not."""
@@ -256,7 +255,7 @@ class _Container:
             self._decrypt(header, password)
 
     def contents(self) -> HwpContents:
-        """Return the bytes, texts, metadata and notes. Raises CorruptDocument if a stream of text is not whole."""
+        """Return the bytes, texts, title and notes. Raises CorruptDocument if a stream of text is not whole."""
         distribution = bool(self._flags & _DISTRIBUTION)
         names = self._section_names()
         if not names:
@@ -268,7 +267,7 @@ class _Container:
         }
         contents = HwpContents(self._ole.fp.getvalue(), notes=tuple(note for note, applies in notes.items() if applies))
         if self._ole.exists(_SUMMARY_STREAM):  # not encrypted even where the text is
-            contents.metadata = _read_summary(self._stored(_SUMMARY_STREAM))
+            contents.title = _read_title(self._stored(_SUMMARY_STREAM))
         for name in names:
             stored = self._stored(name)
             plain = decrypt_distribution(stored, name) if distribution else stored
@@ -377,37 +376,26 @@ def _records(data: bytes, name: str) -> Iterator[tuple[int, int, bytes, int]]:
         yield word & 0x3FF, word >> 10 & 0x3FF, data[start:offset], begin
 
 
-_NAMES = {2: "title", 3: "subject", 4: "author", 5: "keywords", 6: "comments", 8: "last_author", 12: "created"}
-_STRING, _FILE_TIME = 0x1F, 0x40  # VT_LPWSTR and VT_FILETIME of [MS-OLEPS]
+_TITLE = 2
+_STRING = 0x1F  # VT_LPWSTR of [MS-OLEPS]
 _SET_OFFSET_AT = 44  # where the offset of the one property set is, behind the 28-byte header and a 16-byte id
 _MAX_PROPERTIES = 256
-_EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 
 
-def _read_summary(data: bytes) -> dict[str, str]:
-    """Return the document properties by name; none if the summary is damaged.
+def _read_title(data: bytes) -> str | None:
+    """Return the title among the document properties; None without one, or where the summary is damaged.
 
     It is not read by olefile, which reads strings past their end and allocates as many values as the file claims.
     """
-    properties: dict[str, str] = {}
     try:
         (start,) = struct.unpack_from("<I", data, _SET_OFFSET_AT)
         (count,) = struct.unpack_from("<I", data, start + 4)
         for index in range(min(count, _MAX_PROPERTIES)):
             key, offset = struct.unpack_from("<II", data, start + 8 + 8 * index)
-            if key not in _NAMES:
-                continue
-            (kind,) = struct.unpack_from("<I", data, start + offset)
-            text = ""
-            if kind == _STRING:
-                (units,) = struct.unpack_from("<I", data, start + offset + 4)
+            kind, units = struct.unpack_from("<II", data, start + offset)
+            if key == _TITLE and kind == _STRING:
                 value = data[start + offset + 8 :][: 2 * units]
-                text = value.decode("utf-16-le", "replace").partition("\0")[0].strip()
-            elif kind == _FILE_TIME:
-                (ticks,) = struct.unpack_from("<Q", data, start + offset + 4)
-                moment = _EPOCH + timedelta(microseconds=ticks // 10)
-                text = moment.strftime("%Y-%m-%dT%H:%M:%SZ") if ticks else ""
-            properties[_NAMES[key]] = text
-    except (struct.error, OverflowError):
-        return {}
-    return {name: text for name, text in properties.items() if text}
+                return value.decode("utf-16-le", "replace").partition("\0")[0].strip() or None
+    except struct.error:
+        pass
+    return None

@@ -137,7 +137,6 @@ class HangulDocument(NamedTuple):
     sections: tuple[Section, ...]
     styles: ListStyles
     title: str | None
-    metadata: dict[str, str]
     notes: tuple[str, ...]
 
 
@@ -224,8 +223,7 @@ def make_hangul_reader(
     if texts is not None:
         pages[-1] = compare_letters(pages[-1], count_letters(texts), earlier=pages[:-1])
     source: PageSource = "layout" if pages[0].number else "none"
-    fields = {"title": document.title, "metadata": document.metadata, "notes": notes}
-    return read_whole(pages, page_source=source, format=format, reader=reader, **fields)
+    return read_whole(pages, page_source=source, format=format, reader=reader, title=document.title, notes=notes)
 
 
 def _find_doubt(document: HangulDocument, laid: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Opens HWP and HWPX: text, metadata, pictures and pages.
+"""Opens HWP and HWPX: text, pictures and pages.
 
 HWPX is a zip of OWPML parts, whose package file orders the sections. HWP is read as the layout engine's HWPX of it.
 """
@@ -45,15 +45,6 @@ from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_l
 from tasks.documents.page_join import LayoutFailed
 
 _SECTION = re.compile(r"(?:.*/)?section(\d{1,5})\.xml", re.IGNORECASE)
-_METADATA = {
-    "creator": "author",
-    "subject": "subject",
-    "description": "comments",
-    "keyword": "keywords",
-    "lastsaveby": "last_author",
-    "CreatedDate": "created",
-}
-"""The package's names, and those that both formats share here."""
 # a section of 1,000 pages has about 40 MiB
 _CAPS = ZipCaps(member_bytes=64 << 20, total_bytes=1 << 30, ratio=100, ratio_from_bytes=8 << 20)
 _MANIFEST = "META-INF/manifest.xml"
@@ -66,8 +57,8 @@ def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     document = read_hwpx(io.BytesIO(plain))
     if plain is not data:
         with HwpxPackage(io.BytesIO(data)) as package:
-            title, metadata = _Members(package).read_metadata()  # the engine names itself as the author
-        document = document._replace(title=title, metadata=metadata, notes=("decrypted with the password",))
+            title = _Members(package).read_title()  # the engine leaves it out
+        document = document._replace(title=title, notes=("decrypted with the password",))
     return make_hangul_reader(
         document,
         convert_and_lay_out(divide_hwpx(plain), converts=False)[1] if options.layout == "auto" else None,
@@ -194,7 +185,7 @@ class _Members:
         return [self._package.xml(name) for name in self.section_names()]
 
     def document(self, roots: Sequence[Element], numbers: Sequence[int]) -> HangulDocument:
-        """Return sections with lists, title and metadata of the package file, and notes; numbers: as in `read_hwpx`."""
+        """Return sections with lists, the title of the package file, and notes; numbers: as in `read_hwpx`."""
         package, styles = self._package, ListStyles({}, {}, {}, {})
         if header := self._members.get("header") or self._resolve("Contents/header.xml"):
             styles = read_head(package.xml(header))
@@ -208,19 +199,12 @@ class _Members:
         for node, number in zip(numbered, numbers, strict=True) if len(numbered) == len(numbers) else ():
             node.set("num", str(number))
         sections = [read_section(root, styles, master_page) for root in roots]
-        title, metadata = self.read_metadata()
-        return HangulDocument(tuple(sections), styles, title, metadata, tuple(self._notes))
+        return HangulDocument(tuple(sections), styles, self.read_title(), tuple(self._notes))
 
-    def read_metadata(self) -> tuple[str | None, dict[str, str]]:
-        """Return the title of the package file, None without one, and its metadata by name."""
-        title, metadata = None, dict[str, str]()
-        for element in self._root.iter("{*}title", "{*}meta") if self._root is not None else ():
-            text = (element.text or "").strip()
-            if text and local_name(element) == "title":
-                title = text
-            elif text and element.get("name") in _METADATA:
-                metadata[_METADATA[element.get("name")]] = text
-        return title, metadata
+    def read_title(self) -> str | None:
+        """Return the title of the package file; None without one."""
+        titles = self._root.iter("{*}title") if self._root is not None else ()
+        return next(filter(None, ((title.text or "").strip() for title in titles)), None)
 
     def _resolve(self, href: str) -> str:
         """Return the member of a reference from the root (Hangul) or from the package file (others); "" if missing."""
@@ -303,9 +287,7 @@ def read_converted(converted: Sequence[tuple[bytes, Part]], contents: HwpContent
     memos = [AnchoredText("note", (Paragraph((text,), None),)) for text in contents.memos]
     left_out = [Paragraph((text,), None) for text in contents.word_art] + [Paragraph(tuple(memos), None)]
     last = last._replace(paragraphs=(*last.paragraphs, *left_out))
-    metadata = dict(contents.metadata)  # the engine names itself as the author
-    title = metadata.pop("title", None)
-    return document._replace(sections=(*sections, last), title=title, metadata=metadata, notes=contents.notes)
+    return document._replace(sections=(*sections, last), title=contents.title, notes=contents.notes)
 
 
 def _read_text_alone(contents: HwpContents, why: str) -> HangulDocument:
@@ -320,7 +302,7 @@ def _read_text_alone(contents: HwpContents, why: str) -> HangulDocument:
     hidden = [AnchoredText("hidden comment", (Paragraph((text,), None),)) for text in contents.comments]
     section = Section((*shown, Paragraph(tuple(hidden), None)), outline_id=0)
     notes = (*contents.notes, f"without tables and pages: {why}")
-    return HangulDocument((section,), ListStyles({}, {}, {}, {}), None, dict(contents.metadata), notes)
+    return HangulDocument((section,), ListStyles({}, {}, {}, {}), contents.title, notes)
 
 
 def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:

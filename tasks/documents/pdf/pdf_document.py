@@ -1,10 +1,9 @@
-"""Opens PDFs with MuPDF, reads their metadata, and draws pages with boxes around what an answer cites."""
+"""Opens PDFs with MuPDF, reads their titles, and draws pages with boxes around what an answer cites."""
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 import shutil
 import subprocess
 from collections import Counter, defaultdict
@@ -23,12 +22,6 @@ from tasks.documents.document_errors import CorruptDocument, NeedsPassword, Unsu
 from tasks.documents.document_readers import make_storable
 from tasks.documents.pdf.pdf_text import Fragment
 
-METADATA_NAMES = {name: name for name in ("title", "author", "subject", "keywords", "creator", "producer")} | {
-    "creationDate": "created",
-    "modDate": "modified",
-    "format": "version",
-}
-"""MuPDF's name of a metadata field → ours."""
 MUPDF_ERRORS = (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)  # pyright: ignore[reportPrivateImportUsage]
 MAX_NOTES = 4
 MAX_NOTE_CHARS = 120
@@ -36,7 +29,6 @@ DPI = 110
 MOST_PIXELS = 16_000_000  # larger pages are drawn at a lower resolution
 INK, WASH = (214, 40, 40, 255), (255, 214, 10, 56)
 MARGIN_POINTS = 3.0
-PDF_DATE = re.compile(r"D:(\d{4})(\d\d)?(\d\d)?(?:(\d\d)(\d\d)(\d\d)?)?(?:([+-])(\d\d)'?(\d\d))?")
 
 
 def open_document(path: Path, password: str | None) -> pymupdf.Document:
@@ -67,20 +59,9 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
     return document
 
 
-def read_metadata(document: pymupdf.Document) -> dict[str, str]:
-    """Return title and other metadata stored in the file; dates in ISO 8601 where they are well formed."""
-    stored = {name: (document.metadata or {}).get(theirs) for theirs, name in METADATA_NAMES.items()}
-    metadata = {name: make_storable(str(value)).strip() for name, value in stored.items() if value}
-    for name in ("created", "modified"):
-        # `D:20230317171542-04'00'` becomes `2023-03-17T17:15:42-04:00`
-        if match := PDF_DATE.match(metadata.get(name, "")):
-            year, month, day, hour, minute, second, sign, zone_hour, zone_minute = match.groups()
-            date = "-".join(part for part in (year, month, day) if part)
-            if hour:
-                date += f"T{hour}:{minute}:{second or '00'}"
-                date += f"{sign}{zone_hour}:{zone_minute}" if sign else "Z" if metadata[name].endswith("Z") else ""
-            metadata[name] = date
-    return {name: value for name, value in metadata.items() if value}
+def read_title(document: pymupdf.Document) -> str | None:
+    """Return the title that is stored in the file; None without one."""
+    return make_storable(str((document.metadata or {}).get("title") or "")).strip() or None
 
 
 def list_warnings(*more: str) -> tuple[str, ...]:

@@ -78,14 +78,12 @@ class PdfReader:
         self._options = options
         self._loaded: dict[int, _LoadedPage] = {}
         library = "pdfplumber" if options.pdf_reader == "pdfplumber" else "pymupdf"
-        metadata = pdf_document.read_metadata(document)
         self.header = Header(
             format="pdf",
             reader=f"{library} {version(library)}",
             page_source="stored",
             page_count=document.page_count,
-            title=metadata.pop("title", None),
-            metadata=metadata,
+            title=pdf_document.read_title(document),
             notes=("the file is damaged and was repaired; some of it may be missing",) * document.is_repaired,
         )
 

@@ -24,13 +24,12 @@ MOST_FIELD_CHARS = 1_000_000
 def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Read a CSV or TSV file up to MOST_CELLS, its cells named as spreadsheet programs do. Raises DocumentError."""
     decoded = decode(read_bytes(path))
-    cells, delimiter, last = _cells(decoded.text)
+    cells, last = _cells(decoded.text)
     blocks, notes = BlockList(), list(decoded.notes)
     add_pieces(blocks, find_pieces(cells)[0], sheet=None)
     if last is not None:
         notes.append(f"Only rows up to {last:,} were read, as the file has more than {MOST_CELLS:,} cells; split it.")
-    metadata = {"encoding": decoded.encoding, "delimiter": {"\t": "tab"}.get(delimiter, delimiter)}
-    return read_whole(blocks.unpaged(), format="csv", reader=READER, metadata=metadata, notes=tuple(notes))
+    return read_whole(blocks.unpaged(), format="csv", reader=READER, notes=tuple(notes))
 
 
 def detect_delimiter(text: str) -> str:
@@ -50,21 +49,20 @@ def _rows(text: str, delimiter: str) -> csv.reader:  # type: ignore[valid-type]
     return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
 
 
-def _cells(text: str) -> tuple[Cells, str, int | None]:
-    """Return cells by row and column, the delimiter, and the row where it is cut, or None. Raises CorruptDocument."""
+def _cells(text: str) -> tuple[Cells, int | None]:
+    """Return cells by row and column, and the row where the text is cut, or None. Raises CorruptDocument."""
     cells: dict[int, dict[int, Value]] = {}
     count = 0
     try:
-        delimiter = detect_delimiter(text)
-        for number, row in enumerate(_rows(text, delimiter)):
+        for number, row in enumerate(_rows(text, detect_delimiter(text))):
             # formulas, which some files hold, are text, as they were never worked out
             texts = {column: make_storable(field.strip()) for column, field in enumerate(row) if field.strip()}
             row_cells = {at: Value(text, "number" if AMOUNT.fullmatch(text) else "text") for at, text in texts.items()}
             if count + len(row_cells) > MOST_CELLS:
-                return cells, delimiter, number  # counted from 0, so the number of the last row that was read
+                return cells, number  # counted from 0, so the number of the last row that was read
             if row_cells:
                 cells[number] = row_cells
                 count += len(row_cells)
     except csv.Error as error:
         raise CorruptDocument(f"The table cannot be read ({error}); its quotes may not be closed.") from error
-    return cells, delimiter, None
+    return cells, None

@@ -32,8 +32,8 @@ from tasks.documents.office_package import (
     find_main_part,
     list_unread,
     local_name,
-    read_core_properties,
     read_links,
+    read_title,
     refuse_encrypted,
 )
 from tasks.documents.sheets.grid import (
@@ -209,9 +209,8 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
             notes += _sheet_notes(part, sheet, sum(block.kind == "note" for block in inside))
             if_empty = f"{sheet_name(part.name)} is hidden" if part.hidden else "the sheet is empty"
             pages.append(make_page(None, inside, if_empty=if_empty, hidden=unseen))
-        metadata = read_core_properties(package)
-    title = metadata.get("title")
-    return read_whole(pages, format="xlsx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
+        title = read_title(package)
+    return read_whole(pages, format="xlsx", reader=READER, title=title, notes=tuple(notes))
 
 
 def add_pieces(blocks: BlockList, pieces: Sequence[Piece], *, sheet: str | None, number: int | None = None) -> None:
