@@ -22,7 +22,9 @@ PROGRESS: ContextVar[Callable[[], None]] = ContextVar("progress", default=lambda
 MOST_COVERED = 200_000
 """Places of a table under cells that span; once they are used up, a cell counts for one place."""
 SURROGATE = re.compile(r"[\ud800-\udfff]")
-INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]|(?<![\U0001f3f4\U000e0000-\U000e007f])[\U000e0000-\U000e007f]+")
+INVISIBLE = re.compile(
+    "[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|(?<![\U0001f3f4\U000e0000-\U000e007f])[\U000e0000-\U000e007f]+"
+)
 """Signs without ink and width; the last are letters that nobody sees, but behind a black flag, as in that of Wales."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 import io
+import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
@@ -39,6 +40,8 @@ TOO_DEEP = (
     f"Messages that lie more than {MOST_NESTED} deep within others were not read; save them as files of their own."
 )
 DEEPEST_HEADING = 6
+FLOWED = re.compile(r"(?<!^--) \n(?!>) ?", re.MULTILINE)
+"""The end of a line that goes on in the next one (RFC 3676); behind `-- ` a signature begins."""
 MOST_NAMED = 20
 """Number of attachments that a note names."""
 
@@ -90,8 +93,8 @@ def _read_eml(mail: MimePart, *, depth: int) -> Message:
         if kind in ENCRYPTED:
             notes["The mail is encrypted; save a copy without encryption to read its text."] = None
         if kind in OUTLOOK_ONLY or name.lower() == "winmail.dat":
-            told = f"{name or kind} keeps text and attachments in a form of Outlook's own, which is not read"
-            notes[f"{told}; ask for the mail as HTML or plain text."] = None
+            sentence = f"{name or kind} keeps text and attachments in a form of Outlook's own, which is not read"
+            notes[f"{sentence}; ask for the mail as HTML or plain text."] = None
         if part.get_content_maintype() == "multipart" and isinstance(parts, list):
             bodies = [read_body(child) for child in parts if isinstance(child, MimePart)]
             if kind == "multipart/alternative":  # the last is the richest (RFC 2046, 5.1.4)
@@ -186,11 +189,13 @@ def _decode_part(part: MimePart) -> str:
     except (binascii.Error, *FAILURES):
         payload = str(part.get_payload()).encode("utf-8", "surrogateescape")
     data = payload if isinstance(payload, bytes) else b""
-    declared = part.get_content_charset()
+    declared, is_html = part.get_content_charset(), part.get_content_type() == "text/html"
     text = decode_as(data, declared) if declared else None
-    if text is None:
-        return (decode_html if part.get_content_type() == "text/html" else decode)(data).text
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    text = (decode_html if is_html else decode)(data).text if text is None else text
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if is_html or str(part.get_param("format", "")).lower() != "flowed":
+        return text
+    return FLOWED.sub("" if str(part.get_param("delsp", "")).lower() == "yes" else " ", text)
 
 
 def make_message_reader(message: Message, *, format: str) -> Reader:

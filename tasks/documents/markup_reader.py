@@ -14,6 +14,7 @@ from typing import Any, cast
 from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole
+from tasks.documents.docx.docx_inline import linearize_math
 from tasks.documents.marks import raise_signs, shift_signs
 from tasks.documents.text_reader import decode, decode_html, read_bytes
 from tasks.documents.visibility import Element, StyleSheet
@@ -166,6 +167,10 @@ class _HtmlWriter:
             self._add_children(node)
             before = self._text[start - 1] if start else ""
             self._text[start:] = [shift_signs("".join(self._text[start:]), place, before=before)]
+        elif tag == "math":
+            self._append(linearize_math(node))
+            for unseen in cast(Any, node).iter("annotation", "annotation-xml", "mphantom"):
+                self._hide(" ".join(_all_text(unseen)), f"<{unseen.tag}>")
         elif tag in _INLINE:
             self._add_children(node)
         elif tag == "br":

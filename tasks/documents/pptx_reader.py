@@ -159,9 +159,9 @@ def _add_slide(blocks: BlockList, slide: Any, number: int, *, size: tuple[float,
     # the file lists shapes as they were drawn; people read from the top left
     for entry in sorted(shapes, key=lambda entry: (entry.bbox is None, entry.bbox and (entry.bbox[1], entry.bbox[0]))):
         reason = entry.explain_unseen(size)
-        found = BlockList()
-        _add_shape(found if reason else blocks, entry.shape, entry.bbox, number)
-        blocks.hide_blocks(found, reason or "")
+        unseen = BlockList()
+        _add_shape(unseen if reason else blocks, entry.shape, entry.bbox, number)
+        blocks.hide_blocks(unseen, reason or "")
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
         blocks.add("note", _frame_text(frame), page=number)
 
@@ -169,7 +169,9 @@ def _add_slide(blocks: BlockList, slide: Any, number: int, *, size: tuple[float,
 def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
     """Remove from a slide the runs whose letters nobody sees, and yield the text of each with the reason."""
     trees = (slide.element, slide.slide_layout.element, slide.slide_layout.slide_master.element)
-    background = next((found for tree in trees if (found := tree.find("{*}cSld/{*}bg")) is not None), None)
+    background = next(
+        (slide_ground for tree in trees if (slide_ground := tree.find("{*}cSld/{*}bg")) is not None), None
+    )
     colors = trees[-1].find("{*}clrMap")
     # a dark template or slide has its colours the other way round
     is_light = colors is None or colors.get("bg1") == "lt1"
@@ -183,8 +185,8 @@ def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
             continue
         fill = look.find(f"{DRAWING}solidFill")
         # a cell or a shape with a colour of its own is the ground of its letters
-        fills = (found for found in map(_find_fill, run.iterancestors()) if found is not None)
-        around = next((found for found in fills if _find_color(found) != NO_INK), None)
+        fills = (around_it for around_it in map(_find_fill, run.iterancestors()) if around_it is not None)
+        around = next((around_it for around_it in fills if _find_color(around_it) != NO_INK), None)
         ground = paper if around is None else _find_color(around) if is_light else None
         # letters with an outline, a shadow or a mark of their own are told from any ground
         ground = None if any(local_name(node.tag) in ("highlight", "ln", "effectLst") for node in look) else ground

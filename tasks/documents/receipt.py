@@ -25,7 +25,7 @@ TEXT_PARTS = {
     "docx": re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml"),
     "pptx": re.compile(r"ppt/slides/slide\d+\.xml"),
     "hwpx": re.compile(r"Contents/section\d+\.xml"),
-    "xlsx": re.compile(r"xl/(?:sharedStrings|worksheets/[^/]+)\.xml"),
+    "xlsx": re.compile(r"xl/(?!charts/)[^/]+(?:/[^/]+)?\.xml"),
 }
 """The parts of a package that hold its text, by format."""
 TEXT_ELEMENT = re.compile(rb"<((?:(?:w|a|hp|x):)?(?:t|delText))(?:\s[^>]*)?>(.*?)</\1>", re.DOTALL)
@@ -143,7 +143,7 @@ def count_source_letters(path: Path, format: str) -> Counter[str] | None:
             parts = [package.xml_source(name) for name in package.names if TEXT_PARTS[format].fullmatch(name)]
     except DocumentError:
         return None
-    found = (
+    texts = (
         match[1].decode("utf-8", "replace") for part in parts for match in TEXT_ELEMENT.findall(COPY.sub(b"", part))
     )
-    return count_letters(unescape(TAG.sub(" ", text)) for text in found)
+    return count_letters(unescape(TAG.sub(" ", text)) for text in texts)

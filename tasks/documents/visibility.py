@@ -63,7 +63,7 @@ def read_color(text: str | None) -> Color | None:
         return None
 
 
-_UNSEEN = {"template", "noscript", "noframes", "iframe", "object", "canvas", "audio", "video", "datalist", "annotation"}
+_UNSEEN = {"template", "noscript", "noframes", "iframe", "object", "canvas", "audio", "video", "datalist"}
 """Text for programs that cannot show something better."""
 _STRUCK = {"del", "s", "strike"}
 _INDENTED = {"ul", "ol", "menu", "dd", "blockquote"}
@@ -74,8 +74,11 @@ _PX = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "rem": 16.0, "in": 96.0, "cm": 37.8, 
 _SIZE = re.compile(r"(-?\d*\.?\d+)\s*([a-z%]*)")
 _SELECTOR = re.compile(r"(?:[a-z][\w-]*|\*)?(?:[.#][\w-]+|\[[\w-]+(?:=[^\]]*)?\])*", re.IGNORECASE)
 _NAME = re.compile(r"\[[^\]]*\]|[.#]?[^.#\[]+")
-_ON_SCREEN = re.compile(r"@media\s+(?:only\s+)?(?:screen|all)(?:\s*,.*)?", re.IGNORECASE)
-"""The `@media` whose rules hold on a screen."""
+_ON_SCREEN = re.compile(
+    r"@media\s+(?:only\s+)?(?:screen\b|all\b)?(?:\s*and)?\s*(?:\(min-width:\s*1?\d{1,3}(?:\.\d+)?[a-z]+\))?(?:\s*,.*)?"
+    r"|@(?:layer\b|supports\s*\().*", re.IGNORECASE
+)  # fmt: skip
+"""At-rules whose own rules hold on a wide screen, in a browser of today."""
 _FONT_SIZE = re.compile(r"(?<!\S)(0|[\d.]+[a-z%]+)(?=[\s/])")
 """The size in a `font`, whose weight is a number without a unit."""
 _WORD = re.compile(r"[^\s(]+(?:\([^)]*\))?|\([^)]*\)")
@@ -172,7 +175,7 @@ class StyleSheet:
         # a sheet that is not read here may colour the page
         knows_grounds = not any("stylesheet" in node.get("rel", "").lower() for node in root.iter("link"))
         for node in root.iter("style"):
-            if re.search("all|screen", node.get("media", "all"), re.IGNORECASE) is None:
+            if not _ON_SCREEN.fullmatch(f"@media {node.get('media', 'all')}"):
                 continue
             css = re.sub(r"/\*.*?\*/|<!--|-->", "", node.text or "", flags=re.DOTALL)
             for scope, body in _rules_of(css.lower()):

@@ -277,15 +277,6 @@ RENDERED = "<w:lastRenderedPageBreak/>"
 ASKED = "<w:br w:type='page'/>"
 
 
-def test_rendered_breaks_give_page_numbers(tmp_path: Path) -> None:
-    body = _p("1쪽") + f"<w:p><w:r><w:t>걸친 </w:t>{RENDERED}<w:t>문단</w:t></w:r></w:p>"
-
-    document = _read(_build(tmp_path, body))
-
-    assert document.page_source == "stored"
-    assert [[block.text for block in page.blocks] for page in document.pages] == [["1쪽", "걸친"], ["문단"]]
-
-
 def test_a_break_that_was_asked_for_and_rendered_is_one(tmp_path: Path) -> None:
     body = (
         f"<w:p><w:r><w:t>하나</w:t>{ASKED}</w:r></w:p><w:p><w:r>{RENDERED}<w:t>둘</w:t></w:r></w:p>"
@@ -293,10 +284,11 @@ def test_a_break_that_was_asked_for_and_rendered_is_one(tmp_path: Path) -> None:
         + f"<w:p><w:r><w:t>셋 끝</w:t>{ASKED}{ASKED}<w:t>다섯</w:t></w:r></w:p>"
     )
 
-    pages = _read(_build(tmp_path, body)).pages
+    document = _read(_build(tmp_path, body))
 
+    pages, source = document.pages, document.page_source
     texts = [[block.text for block in page.blocks] for page in pages]
-    assert texts == [["하나"], ["둘"], ["셋", "셋 끝"], [], ["다섯"]]
+    assert (source, texts) == ("stored", [["하나"], ["둘"], ["셋", "셋 끝"], [], ["다섯"]])
     assert (pages[3].status, pages[3].reason) == (PageStatus.EMPTY, "blank page")
 
 
@@ -325,15 +317,10 @@ def _picture(attributes: str, alt: str = "막대 그래프") -> str:
     )
 
 
-def test_a_picture_is_a_figure_with_its_alternative_text(tmp_path: Path) -> None:
-    block = _blocks(_build(tmp_path, _picture("r:embed='i'")))[0]
-
-    assert (block.kind, block.text) == ("figure", "막대 그래프")
-
-
-def test_a_picture_outside_the_document_is_noted_and_not_fetched(tmp_path: Path) -> None:
+def test_a_picture_is_a_figure_with_its_alternative_text_and_not_fetched(tmp_path: Path) -> None:
     document = _read(_build(tmp_path, _picture("r:link='i'"), related=("i image http://127.0.0.1:9/x.png External",)))
 
+    assert [(block.kind, block.text) for block in document.pages[0].blocks] == [("figure", "막대 그래프")]
     assert document.notes == ("Images that lie outside the document were not fetched: 1.",)
 
 

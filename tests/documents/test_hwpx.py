@@ -124,10 +124,10 @@ def test_words_of_odd_objects_are_kept(tmp_path: Path) -> None:
         "<hp:equation><hp:script>a over b</hp:script></hp:equation>",
         '<hp:compose composeText="10"/>',
         "<hp:dutmal><hp:mainText>漢字</hp:mainText><hp:subText>한자</hp:subText></hp:dutmal>",
-        '<hp:checkBtn caption="동의함"/>',
+        '<hp:checkBtn caption="동의함" value="CHECKED"/><hp:radioBtn caption="유" value="UNCHECKED"/>',
         "<hp:ctrl><hp:pageNum/></hp:ctrl>",
     )
-    assert said(tmp_path, p(*runs)) == [("paragraph", "a over b10漢字(한자)동의함")]
+    assert said(tmp_path, p(*runs)) == [("paragraph", "a over b10漢字(한자)☒ 동의함☐ 유")]
 
 
 def test_unknown_elements_do_not_swallow_their_paragraphs(tmp_path: Path) -> None:

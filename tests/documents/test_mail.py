@@ -95,6 +95,13 @@ def test_a_body_is_read_in_its_encoding(tmp_path: Path, head: str, text: str, en
     assert (sniff(path).format, told(reader)[-1]) == ("eml", ("paragraph", text))
 
 
+@pytest.mark.parametrize(("more", "between"), [("", " "), ("; delsp=yes", "")])
+def test_a_line_that_flows_goes_on_in_the_next_one(tmp_path: Path, more: str, between: str) -> None:
+    head = f"Subject: x\n{PLAIN}=utf-8; format=flowed{more}\n\n"
+    reader = read(tmp_path / "a.eml", f"{head}It costs 485, \n000 USD.\n> said\n-- \nKim".encode())
+    assert told(reader)[-1] == ("paragraph", f"It costs 485,{between}000 USD.\n> said\n-- \nKim")
+
+
 @pytest.mark.parametrize(
     ("header", "name"),
     [

@@ -36,11 +36,16 @@ def _blocks(folder: Path, source: str) -> list[Block]:
         ("<p hidden>a</p><p style='display: none'>b</p><p>c", [("paragraph", None, "c")]),
         ("<unheard-of>a</unheard-of>b", [("paragraph", None, "a"), ("paragraph", None, "b")]),
         ("<p>&amp; &#8361; &nbsp;㎡", [("paragraph", None, "& ₩ ㎡")]),
-        ("<p>pay\u200bment\U000e0031\U000e007f", [("paragraph", None, "payment")]),
+        ("<p>pay\u200bm\u200e\u2062ent\U000e0031\U000e007f", [("paragraph", None, "payment")]),
         ("<table><tr><td>a<table><tr><td>b<td>c</table></table>", [("paragraph", None, "a"), ("table", None, "b | c")]),
         (
             "<table>a<tr>b<td>1<td>2</tr>c</table>d",
             [("paragraph", None, "a b c"), ("table", None, "1 | 2"), ("paragraph", None, "d")],
+        ),
+        (
+            "<p>x=<math><mfrac><mrow><mo>-</mo><mi>b</mi></mrow><mrow><mn>2</mn><mi>a</mi></mrow></mfrac><mo>+</mo>"
+            "<msqrt><msup><mi>y</mi><mn>2</mn></msup></msqrt><mtable><mtr><mtd>1</mtd></mtr></mtable></math>.",
+            [("paragraph", None, "x=(-b)/(2a)+√(y^2)[1].")],
         ),
         (
             "<input type=checkbox checked>a <input type=radio>b <input value=9> <select><option>x<option selected>y",
@@ -125,6 +130,10 @@ def test_cells_that_span_over_millions_of_places_are_all_there(tmp_path: Path) -
 
 SAME = "in the colour of its ground"
 CUT = "<style>p{clip-path:inset(50% 50%)}div{transform:scaleX(0)}</style>"
+WIDE = (
+    "<style>p,b{display:none}@media (min-width: 768px){p{display:block}}@supports (a:b){div{display:none}}"
+    "@media (max-width:9px){b{display:inline}}</style>"
+)
 SHEET = "<style>.no{display:none} .a .b{visibility:hidden} .dark{background:#036} @media print{p{display:none}}</style>"
 
 
@@ -156,6 +165,7 @@ SHEET = "<style>.no{display:none} .a .b{visibility:hidden} .dark{background:#036
         ("<style>div>p.a{display:none}</style><div><p class=a>a</p><section><p class=a>b", "b", {"display: none": "a"}),
         ("<style>[lang='ko']{display:none}</style><p lang=ko>a<p lang=en>b", "b", {"display: none": "a"}),
         ("<style>@media screen{p{display:none}}</style><p>a</p>b", "b", {"display: none": "a"}),
+        (WIDE + "<p>a</p><div>b</div><b>c", "a", {"display: none": "b c"}),
         ("<p style='position:absolute;clip:rect(0 0 0 0)'>a</p>b", "b", {"nothing of it is left": "a"}),
         ("<p style='transform:scale(0)'>a</p><p style='transform:scale(.5)'>b", "b", {"nothing of it is left": "a"}),
         ("<p style='font:0/0 serif'>a</p>b", "b", {"letters of a point or less": "a"}),

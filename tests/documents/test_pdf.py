@@ -313,8 +313,8 @@ CUT_WORDS = {
     ),
     "rest of a later word": ("They judged it in the short-|and long-term plans of all.", "short- and long-term"),
     "names": (
-        "We met Mrs Curie-|Jones in a COVID-|19 ward, a 5-|year plan.",
-        "Curie-Jones in a COVID-19 ward, a 5-year",
+        "We met Mrs Curie-|Jones in a U.S.-|based COVID-|19 ward, a 5-|year plan.",
+        "Curie-Jones in a U.S.-based COVID-19 ward, a 5-year",
     ),
 }
 

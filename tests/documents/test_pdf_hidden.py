@@ -75,6 +75,10 @@ HIDDEN = {
     "nearly white": [text(color=(0.98, 0.98, 0.98))],
     "dark on dark": [fill(DARK), text(color=DARK)],
     "under a white shape": [text(), fill(WHITE)],
+    "under thin shapes": [
+        text(),
+        *(lambda page, _, x=x: page.draw_rect((x, 130, x + 2, 160), color=None, fill=WHITE) for x in range(60, 400, 2)),
+    ],
     "under a black bar": [text(), fill(BLACK)],
     "under a picture": [text(), photograph],
     "never painted": [text(render_mode=3)],
@@ -124,6 +128,13 @@ def test_what_a_person_sees_stays(tmp_path: Path, draws: list[Draw], words: str)
     read_page = read(page, tmp_path, "auto")
 
     assert ([block.text for block in read_page.blocks], read_page.hidden) == ([words], ())
+
+
+def test_a_page_that_shows_no_letter_names_those_that_it_cuts_off(tmp_path: Path) -> None:
+    page = pymupdf.open().new_page(width=595, height=842)
+    page.insert_text((700, 150), PLAIN)
+    read_page = read(page, tmp_path, "auto")
+    assert [(hidden.text, hidden.reason) for hidden in read_page.hidden] == [(PLAIN, "outside the page")]
 
 
 def test_a_covered_amount_is_cut_from_its_line_and_what_is_written_over_it_is_read_there(tmp_path: Path) -> None:

@@ -180,26 +180,17 @@ def test_what_a_filled_shape_covers_or_has_the_colour_of_is_hidden(tmp_path: Pat
         for text in ("covered", "word " * 400, "turned"):
             boxed(slide, text, (50, 200))
         slide.shapes[-1].rotation = 90
-        for text, top in {"over it": 200, "white": 300}.items():
+        for text, top, color in (("over it", 200, WHITE), ("white", 300, WHITE), ("on blue", 400, RGBColor(0, 0, 128))):
             boxed(slide, text, (50, top))
             slide.shapes[-1].fill.solid()
-            slide.shapes[-1].fill.fore_color.rgb = WHITE
-        slide.shapes[-1].text_frame.paragraphs[0].runs[0].font.color.rgb = WHITE
+            slide.shapes[-1].fill.fore_color.rgb = color
+            if text != "over it":
+                slide.shapes[-1].text_frame.paragraphs[0].runs[0].font.color.rgb = WHITE
 
     (page,) = pages(deck(tmp_path / "a.pptx", (BLANK, fill)))
 
-    assert {text for _, text in told(page)} == {("word " * 400).strip(), "turned", "over it"}
+    assert {text for _, text in told(page)} == {("word " * 400).strip(), "turned", "over it", "on blue"}
     assert [entry.text for entry in page.hidden] == ["white", "covered"]
-
-
-def test_white_letters_on_a_filled_shape_are_seen(tmp_path: Path) -> None:
-    def fill(slide: Any) -> None:
-        boxed(slide, "white on blue", (50, 40))
-        slide.shapes[0].fill.solid()
-        slide.shapes[0].fill.fore_color.rgb = RGBColor(0, 0, 128)
-        slide.shapes[0].text_frame.paragraphs[0].runs[0].font.color.rgb = WHITE
-
-    assert told(pages(deck(tmp_path / "a.pptx", (BLANK, fill)))[0]) == [("paragraph", "white on blue")]
 
 
 def test_a_damaged_slide_costs_no_other(tmp_path: Path) -> None:

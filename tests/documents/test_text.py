@@ -82,13 +82,8 @@ def test_numbered_headings(line: str, level: int | None) -> None:
     assert heading_level(line) == level
 
 
-def test_headings_lead_to_their_paragraphs(tmp_path: Path) -> None:
-    page = _pages(tmp_path, "제1장 개요\n\n1. 배경\n\n노후화되었다.".encode())[0]
+def test_headings_lead_to_their_paragraphs_and_numbered_lines_that_follow_one_another_are_none(tmp_path: Path) -> None:
+    page = _pages(tmp_path, "제1장 개요\n\n1. 배경\n\n노후화되었다.\n\n1. one\n\n2. two".encode())[0]
 
     assert page.blocks[2].place.heading_path == ("제1장 개요", "1. 배경")
-
-
-def test_numbered_lines_that_follow_one_another_are_no_headings(tmp_path: Path) -> None:
-    page = _pages(tmp_path, b"1. one\n\n2. two\n\n3. three\n\nend")[0]
-
-    assert [block.kind for block in page.blocks[:2]] == ["paragraph", "paragraph"]
+    assert [block.kind for block in page.blocks[3:]] == ["paragraph", "heading"]

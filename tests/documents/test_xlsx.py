@@ -194,9 +194,11 @@ def test_notes_on_cells_stand_behind_the_tables(tmp_path: Path) -> None:
     def write(book: Any, sheet: Any) -> None:
         rows(*BUDGET)(book, sheet)
         sheet.write_comment("C2", "확정 전 금액")
+        sheet.insert_textbox("E5", "잠정치")
 
     path = written(tmp_path / "a.xlsx", ("S", write))
-    note = blocks(path)[-1]
+    *_, box, note = blocks(path)
+    assert (box.kind, box.text, box.place.cells) == ("paragraph", "잠정치", "Sheet 'S', E5")
     assert (note.kind, note.text, note.place.cells) == ("note", "C2: 확정 전 금액", "Sheet 'S', C2")
     assert read(path).notes == ("Sheet 'S': notes on cells: 1; they stand behind its tables.",)
 

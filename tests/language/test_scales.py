@@ -60,6 +60,8 @@ in thousands of Namibian dollars | 3
 2019 | 조 | 12 KRW
 (단위: 백만원, %) | 6 KRW
 [단위 : 천US$] | 3 USD
+<단위: 억원> | 8 KRW
+〔단위 : 천원, %〕 | 3 KRW
 (단위: 1,000원) | 3 KRW
 (단위: 원) | 0 KRW
 (단위: 천명) | 3 people

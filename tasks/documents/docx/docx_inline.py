@@ -5,6 +5,7 @@ Equations (OMML) become one line of text: `x = (-b ± √(b^2 - 4ac))/(2a)`.
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -226,8 +227,14 @@ _EQUATIONS = {
     "f": "{num*}/{den*}", "sSup": "{e}^{sup*}", "sSub": "{e}_{sub*}", "sSubSup": "{e}_{sub*}^{sup*}",
     "sPre": "_{sub*}^{sup*}{e}", "rad": "{deg}√({e})", "func": "{fName} {e}", "limLow": "{e}_{lim*}",
     "limUpp": "{e}^{lim*}",
+    "mfrac": "{x*}/{y*}", "msup": "{x*}^{y*}", "mover": "{x*}^{y*}", "msub": "{x*}_{y*}", "munder": "{x*}_{y*}",
+    "msubsup": "{x*}_{y*}^{z*}", "munderover": "{x*}_{y*}^{z*}", "mroot": "{y}√({x})",
 }  # fmt: skip
-"""How the parts of an element stand on a line; `*` sets brackets around more than a number or a name."""
+"""How the parts of an element stand on a line, of Word's by name, of MathML's as x, y and z; `*` sets brackets around
+those of more than one sign, number or name that have none.
+"""
+ONE_GROUP = re.compile(r"\([^()]*\)")
+_NO_TERMS = ("Pr", "annotation", "annotation-xml", "mphantom")
 
 
 class _Parts:
@@ -237,12 +244,15 @@ class _Parts:
         self._node = node
 
     def __getitem__(self, name: str) -> str:
-        text = "".join(map(_join_terms, self._node.findall(M + name.removesuffix("*"))))
-        return f"({text})" if name.endswith("*") and not text.isalnum() and len(text) != 1 else text
+        plain = name.removesuffix("*")
+        parts = self._node.findall(M + plain) or list(self._node)["xyz".find(plain) :][: plain in "xyz"]
+        text = "".join(map(linearize_math, parts))
+        is_one = len(text) < 2 or text.isalpha() or text.replace(".", "").isdecimal() or ONE_GROUP.fullmatch(text)
+        return text if is_one or plain == name else f"({text})"
 
 
 def linearize_math(node: ET.Element) -> str:
-    """Return the equation below `node` on one line, with brackets where its layout groups terms."""
+    """Return the equation of Word or MathML below `node` on one line, with brackets where its layout groups terms."""
     name, parts = node.tag.removeprefix(M), _Parts(node)
     if name in _EQUATIONS:
         return _EQUATIONS[name].format_map(parts)  # pyright: ignore[reportArgumentType]  # it asks for items only
@@ -263,15 +273,20 @@ def linearize_math(node: ET.Element) -> str:
             return sign("dPr/begChr", "(") + inner + sign("dPr/endChr", ")")
         case "acc":
             return parts["e"] + sign("accPr/chr", "\u0302")
-        case "m":
-            rows = (", ".join(map(linearize_math, row.findall(f"{M}e"))) for row in node.findall(f"{M}mr"))
-            return f"[{'; '.join(rows)}]"
+        case "m" | "mtable":
+            rows = [row for row in node if row.tag in (f"{M}mr", "mtr")]
+            return f"[{'; '.join(', '.join(map(linearize_math, row)) for row in rows)}]"
+        case "msqrt":
+            return f"√({_join_terms(node)})"
         case "eqArr":
             return "; ".join(map(linearize_math, node.findall(f"{M}e")))
         case _:
-            return node.text or "" if node.tag in (f"{M}t", f"{W}t") else _join_terms(node)
+            if node.tag in (f"{M}t", f"{W}t"):
+                return node.text or ""
+            # what stands in an element of MathML is a number, a name or a sign
+            return " ".join((node.text or "").split()) + _join_terms(node)
 
 
 def _join_terms(nodes: Iterable[ET.Element]) -> str:
     # fPr, sSupPr, ctrlPr … carry looks
-    return "".join(linearize_math(node) for node in nodes if not node.tag.endswith("Pr"))
+    return "".join(linearize_math(node) for node in nodes if not node.tag.endswith(_NO_TERMS))

@@ -23,6 +23,7 @@ _PICTURES = frozenset({"pic", "ole", "chart", "video"})
 _DRAWN_SHAPES = frozenset({"rect", "ellipse", "line", "arc", "polygon", "curve", "connectLine", "container", "textart"})
 _SHAPES = _PICTURES | _DRAWN_SHAPES | {"unknownObject"}
 _FORMS = frozenset({"btn", "radioBtn", "checkBtn", "comboBox", "listBox", "edit", "scrollBar"})
+_BOXES = {"CHECKED": "☒ ", "UNCHECKED": "☐ "}
 _PLACES = {"supscript": 1, "subscript": -1}
 _MAX_SPAN = 1024
 _KINDS: dict[str, hwp.ListKind] = {"OUTLINE": "outline", "NUMBER": "number", "BULLET": "bullet"}
@@ -128,7 +129,8 @@ class _SectionReader:
                 word, reading = _child_text(element, "mainText"), _child_text(element, "subText")
                 return [f"{word}({reading})" if reading else word]
             case name if name in _FORMS:
-                return [element.get("caption", "") or _child_text(element, "text")]
+                words = element.get("caption") or element.get("selectedValue") or _child_text(element, "text")
+                return [("" if name == "btn" else _BOXES.get(element.get("value", ""), "")) + words]
             case "secPr":  # what stands in it are references to master pages
                 self.defines_page = self.defines_page or _find(element, "pagePr") is not None
                 self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")

@@ -32,6 +32,8 @@ ALIKE = 24
 SEEN = 14
 """Steps of 255 by which a letter changes a pixel that a person sees."""
 LEAST_MARK = 3.0  # points; what is thinner is a line
+TILED = 1.1
+"""Area around two shapes that leave no room between them, over the sum of their own."""
 EDGE, MARGIN = 0.15, 0.3
 """Shares of a letter at each edge of its box: where it touches other letters, and where marks touch it."""
 LETTER_HEIGHT = 1.4  # of the box of a letter, in font sizes
@@ -124,7 +126,8 @@ def find_hidden(
         if (untrue := _find_untrue(drawn, textpage)) is not None:
             instead = HiddenChar(Char(untrue, tuple(page.rect), 0.0, 0, 255, PAINTED, line=-1), UNTRUE)
             return [instead] * bool(untrue) + find_hidden(page, shown, drawn, drawn.extractDICT()["blocks"], layers)
-    if shows_all := not layers and letters == drawn_letters:
+    # of a page that shows no letter, MuPDF keeps none that are cut off
+    if shows_all := letters != "" and not layers and letters == drawn_letters:
         runs = [
             Char(span["text"], span["bbox"], span["size"], span["color"], span["alpha"], span["char_flags"])
             for span in spans
@@ -236,7 +239,14 @@ def _find_orders(chars: Sequence[Char], in_order: Sequence[Any]) -> Array:
 def _find_marks(in_order: Sequence[Any]) -> Marks:
     """Return what is drawn large enough to cover letters, and the paper as a last colour; that of an image is -1."""
     marks: list[tuple[int, BBox, tuple[int, int, int], bool]] = []
+    tiled: Sequence[Any] = (0.0, 0.0, 0.0, 0.0, "")
     for order, (x0, y0, x1, y1, text, _, kind) in enumerate(in_order):
+        if kind != 0 and min(x1 - x0, y1 - y0) < LEAST_MARK:
+            # thin shapes of one colour, side by side, cover as one
+            joined = min(x0, tiled[0]), min(y0, tiled[1]), max(x1, tiled[2]), max(y1, tiled[3])
+            areas = [(right - left) * (low - high) for left, high, right, low in ((x0, y0, x1, y1), tiled[:4], joined)]
+            x0, y0, x1, y1 = joined if tiled[4] == text and areas[2] <= TILED * sum(areas[:2]) else (x0, y0, x1, y1)
+            tiled = x0, y0, x1, y1, text
         if kind == 0 or min(x1 - x0, y1 - y0) < LEAST_MARK:
             continue
         drawn = None if kind == 1 else VECTOR.search(text)

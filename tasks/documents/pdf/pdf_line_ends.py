@@ -50,8 +50,9 @@ def join_lines(text: str, following: str, *, spaced: bool, is_short: bool) -> st
     """Return the joined lines, MARK where a word may be cut. spaced: a space ended `text`; is_short: it ended early."""
     if text[-1:] in ("-", "‐") and text[-2:-1].isalnum() and following[:1].isalpha():
         return f"{text}{MARK}{following}"
-    if text[-1:] in ("-", "‐", "–") and text[-2:-1].isalnum() and following[:1].isdigit():
-        return text + following  # a range, `COVID-19`
+    is_range = text[-2:-1].isalnum() and following[:1].isdigit()  # or `COVID-19`
+    if text[-1:] in ("-", "‐", "–") and (is_range or (text[-2:-1] in tuple(".%)”") and following[:1].isalnum())):
+        return text + following  # `U.S.-based`
     if not is_short and "가" <= text[-1:] <= "힣" and "가" <= following[:1] <= "힣":
         return f"{text} {MARK}{following}" if spaced else f"{text}{MARK}{following}"
     return f"{text} {following}"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.documents.archives import Package, WithoutDoctype, ZipCaps, feed_part
-from tasks.documents.blocks import HiddenText, Page
+from tasks.documents.blocks import HiddenText, Kind, Page
 from tasks.documents.document_errors import CorruptDocument
 from tasks.documents.document_readers import (
     BlockList,
@@ -122,9 +122,9 @@ def read_string(item: ET.Element) -> str:
     text = ""
     for run in (node for node in item if local_name(node.tag) in ("t", "r")):
         place = run.find("{*}rPr/{*}vertAlign")
-        shown = run.text if local_name(run.tag) == "t" else run.findtext("{*}t")
+        run_text = run.text if local_name(run.tag) == "t" else run.findtext("{*}t")
         text += shift_signs(
-            shown or "", 0 if place is None else OFFICE_PLACES.get(place.get("val", ""), 0), before=text
+            run_text or "", 0 if place is None else OFFICE_PLACES.get(place.get("val", ""), 0), before=text
         )
     return unescape(text)
 
@@ -200,11 +200,11 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
             remaining_cells -= sheet.count
             pieces, unseen = sheet.divide(part)
             add_pieces(blocks, pieces, sheet=part.name, number=number)
-            for cell, text in read_comments(package, part):
+            for kind, cell, text in read_beside(package, part):
                 if reason := sheet.explain_hidden(part, cell):
-                    unseen.append(HiddenText(text=f"{cell}: {text}", reason=reason))
+                    unseen.append(HiddenText(text=text, reason=reason))
                 else:
-                    blocks.add("note", f"{cell}: {text}", section=number, at=f"{sheet_name(part.name)}, {cell}")
+                    blocks.add(kind, text, section=number, at=f"{sheet_name(part.name)}, {cell}")
             inside = list(blocks)[before:]
             notes += _sheet_notes(part, sheet, sum(block.kind == "note" for block in inside))
             if_empty = f"{sheet_name(part.name)} is hidden" if part.hidden else "the sheet is empty"
@@ -379,12 +379,16 @@ def _is_hidden(line: ET.Element, size: str) -> bool:
     return line.get("hidden") in ("1", "true") or line.get(size) in ("0", "0.0")  # of no height or width
 
 
-def read_comments(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
-    """Return the name of the cell and the text of each note and comment on a sheet but blank ones."""
-    comments: list[tuple[str, str]] = []
+def read_beside(package: Package, sheet: SheetPart) -> Iterator[tuple[Kind, str, str]]:
+    """Yield kind, cell and text of the notes on a sheet's cells, and of its text boxes by the cells they begin in."""
     for link in read_links(package, sheet.part).values():
-        if link.type == "comments" and not link.external and link.target in package.names:
-            for node in package.xml(link.target).iterfind(".//{*}comment"):
-                text = unescape("".join(part.text or "" for part in node.iterfind(".//{*}t"))).strip()
-                comments += [(node.get("ref", ""), text)] if text else []
-    return comments
+        if link.type not in ("comments", "drawing") or link.external or link.target not in package.names:
+            continue
+        is_note = link.type == "comments"
+        for node in package.xml(link.target).iterfind(".//{*}comment" if is_note else "./*"):
+            paragraphs = [node] if is_note else node.iterfind(".//{*}txBody/{*}p")
+            texts = ("".join(part.text or "" for part in paragraph.iterfind(".//{*}t")) for paragraph in paragraphs)
+            column, row = (int(node.findtext(f"{{*}}from/{{*}}{name}") or "0") for name in ("col", "row"))
+            cell = node.get("ref", "") if is_note else f"{column_letters(column)}{row + 1}"
+            if text := unescape("\n".join(texts)).strip():
+                yield ("note", cell, f"{cell}: {text}") if is_note else ("paragraph", cell, text)

@@ -41,7 +41,7 @@ from tasks.rag.numbers.cell_facts import drop_page_marks
 from tasks.rag.numbers.document_numbers import document_cells
 from tasks.resources import embed_texts
 
-PARSER_VERSION = 13
+PARSER_VERSION = 14
 """Raise it when a reader would give another document for the same bytes."""
 
 
@@ -126,7 +126,7 @@ def _read_source(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pat
     return read_document(job, options=options, limits=limits, log=log), True
 
 
-CHUNKER_VERSION = 19
+CHUNKER_VERSION = 20
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 
