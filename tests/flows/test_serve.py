@@ -298,10 +298,13 @@ def test_more_questions_than_there_is_room_for_are_refused_until_one_is_done(tmp
 
 
 @pytest.mark.slow  # its waits are short, so nothing else may run beside it
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_goes_away_stops_the_work(server: Server, stream: bool) -> None:
-    body = json.dumps({"question": "write slowly of the price", "stream": stream}).encode()
-    head = f"POST /ask HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {AUTH}\r\nContent-Length: {len(body)}\r\n\r\n"
+@pytest.mark.parametrize(("path", "stream"), [("/ask", False), ("/ask", True), ("/mcp", False)])
+def test_a_client_that_goes_away_stops_the_work(server: Server, path: str, stream: bool) -> None:
+    asked: Any = {"question": "write slowly of the price"} | ({"stream": True} if stream else {})
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "ask", "arguments": asked}}
+    body = json.dumps(call if path == "/mcp" else asked).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {AUTH}\r\nContent-Length: {len(body)}\r\n"
+    head += "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(head.encode() + body)
         until(lambda: bool(server.desks and server.desks[0].histories))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Image
+from mcp.server.mcpserver import Context, Image
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import Field
@@ -43,12 +43,14 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
     server = MCPServer("trivet", instructions=INSTRUCTIONS + choice, log_level="WARNING")
 
     @server.tool()
-    async def ask(question: str, documents: list[str] | None = None, collection: str | None = None) -> dict[str, Any]:
+    async def ask(
+        question: str, context: Context, documents: list[str] | None = None, collection: str | None = None
+    ) -> dict[str, Any]:
         """Answer a question from the documents, with document, page and quote for every claim."""
         request = Question(question=question, documents=tuple(documents) if documents else None)
         live = await _call_in_thread(lambda: collections.find(collection).live)
         try:
-            answer = await asking.answer(None, request, live)
+            answer = await asking.answer(context.request_context.request, request, live)  # None over stdio
         except Busy as busy:
             raise ToolError(str(busy)) from busy
         if isinstance(answer, Refusal):
