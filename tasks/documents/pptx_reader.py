@@ -169,9 +169,7 @@ def _add_slide(blocks: BlockList, slide: Any, number: int, *, size: tuple[float,
 def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
     """Remove from a slide the runs whose letters nobody sees, and yield the text of each with the reason."""
     trees = (slide.element, slide.slide_layout.element, slide.slide_layout.slide_master.element)
-    background = next(
-        (slide_ground for tree in trees if (slide_ground := tree.find("{*}cSld/{*}bg")) is not None), None
-    )
+    background = next((bg for tree in trees if (bg := tree.find("{*}cSld/{*}bg")) is not None), None)
     colors = trees[-1].find("{*}clrMap")
     # a dark template or slide has its colours the other way round
     is_light = colors is None or colors.get("bg1") == "lt1"
