@@ -147,7 +147,7 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
         if "." in spec.backend:
             return  # opening it would load it
         if spec.backend in kinds("process") and pretrained:
-            require_weights(Local(spec.backend, str(pretrained), spec.args))
+            require_weights(Local(spec.backend, str(pretrained), spec.opening_args))
             if spec.backend == "hf" or importlib.util.find_spec("vllm"):
                 return
         open_model(spec)

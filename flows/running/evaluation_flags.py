@@ -30,12 +30,6 @@ FIELDS: dict[str, str] = _TABLES["fields"]
 MODEL_SWITCHES = ("trust_remote_code", "assume_same_weights")
 SWITCHES = ("unsafe_code", "fewshot_as_multiturn", *MODEL_SWITCHES, "overwrite", "debug")
 """Flags without a value; true or false in a file."""
-NAMES_IN_ARGS = {
-    "model.calls.tries": "max_retries",
-    "model.calls.timeout_s": "timeout",
-    "model.calls.concurrency": "num_concurrent",
-}
-"""Fields that model_args give, under their names there."""
 ADDRESS_VARIABLE = "TRIVET_{}_BASE_URL"
 """Environment variable for an address with credentials, which the configuration must not hold."""
 KEY_VARIABLE = "TRIVET_{}_API_KEY"
@@ -80,8 +74,7 @@ def read_evaluation(
     except (OptionUnusable, ConfigUnusable, ValidationError) as error:
         message = str(error)
         if isinstance(error, ValidationError):  # the first thing that is wrong, named by its flag
-            outer = "model." if error.title == "ModelSpec" else ""
-            message = explain_errors(error, lambda path: _flag_of(outer + path)).splitlines()[0]
+            message = explain_errors(error, _flag_of).splitlines()[0]
         # an error about a flag is one about the line of the file that set it
         if read and (flag := re.match(r"--([\w-]+)", message)):
             name = flag[1].replace("-", "_")
@@ -150,7 +143,7 @@ def explain_flag(name: str, value: Any) -> str | None:
 
 def _flag_of(path: str) -> str:
     """Return the flag of a field or of its table, `--max-tokens` for `settings.max_tokens`; `path` if none has one."""
-    flags = {field: flag for flag, field in FIELDS.items()} | NAMES_IN_ARGS
+    flags = {field: flag for flag, field in FIELDS.items()}
     parts = path.split(".")
     fields = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     flag = next((flags[field] for field in fields if field in flags), None)
@@ -293,9 +286,12 @@ def _build_spec(
         rest["api_key_env"] = KEY_VARIABLE.format(role)
         os.environ[rest["api_key_env"]] = str(key)
     address = _address_of(base_url or own_url, role=role)
-    return ModelSpec.model_validate(
-        {"backend": backend, "name": name, "args": rest, **address, "api_key_env": api_key_env}
-    )
+    fields = {"backend": backend, "name": name, "args": rest, **address, "api_key_env": api_key_env}
+    try:
+        return ModelSpec.model_validate(fields)
+    except ValidationError as error:
+        outer = role.lower()
+        raise OptionUnusable(explain_errors(error, lambda path: _flag_of(f"{outer}.{path}")).splitlines()[0]) from error
 
 
 def _address_of(base_url: str | None, *, role: str) -> dict[str, str | None]:

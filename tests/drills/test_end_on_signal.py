@@ -81,7 +81,7 @@ def test_an_evaluation_ends_while_it_asks_and_keeps_the_answers(
     number: signal.Signals, server: Server, home: Path, tmp_path: Path
 ) -> None:
     server.answer = adder(pause_s=0.5)
-    data, concurrency = write_sums(tmp_path / "data", ITEMS), f"model.calls.concurrency={CONCURRENCY}"
+    data, concurrency = write_sums(tmp_path / "data", ITEMS), f"model.args.num_concurrent={CONCURRENCY}"
     arguments = command(server, data, tmp_path / "out", "--set", concurrency)
     ended(start(arguments, TRIVET_HOME=str(home)), number, lambda: len(server.requests) >= ITEMS // 4)
     assert ITEMS // 4 <= len(server.requests) < ITEMS

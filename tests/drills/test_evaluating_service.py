@@ -39,8 +39,8 @@ class Service(NamedTuple):
 
     def parameters(self, folder: Path, *, first: int) -> dict[str, Any]:
         """Of a run that asks the model for the sums from the number `first` on."""
-        calls = {"concurrency": CONCURRENCY}
-        model = {"backend": "openai", "name": "small-vision", "base_url": self.server.base_url, "calls": calls}
+        rates = {"num_concurrent": CONCURRENCY}
+        model = {"backend": "openai", "name": "small-vision", "base_url": self.server.base_url, "args": rates}
         data = write_sums(folder / "data", ITEMS, first=first)
         chosen = {"tasks": [{"task": "MATH500"}], "data_dir": str(data), "output_path": str(folder / "out")}
         return {"config": {"model": model, **chosen}}

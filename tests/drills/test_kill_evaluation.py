@@ -36,7 +36,7 @@ def kept_in(home: Path) -> Evaluations:
 
 def test_a_run_that_is_killed_three_times_asks_each_item_once(server: Server, home: Path, tmp_path: Path) -> None:
     data = write_sums(tmp_path / "data", ITEMS)
-    arguments = command(server, data, tmp_path / "out", "--set", f"model.calls.concurrency={CONCURRENCY}")
+    arguments = command(server, data, tmp_path / "out", "--set", f"model.args.num_concurrent={CONCURRENCY}")
     for seen in KILLED_AT:
         kill_when(start(arguments, TRIVET_HOME=str(home)), lambda seen=seen: len(server.requests) >= seen)
     done = finished(start(arguments, TRIVET_HOME=str(home)))

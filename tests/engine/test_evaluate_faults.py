@@ -44,7 +44,7 @@ def test_what_concerns_all_requests_stops_the_run(
     run: Callable[..., Done], server: Server, reply: Reply, said: str
 ) -> None:
     server.misbehave = always(reply)
-    done = run("--set", "model.calls.concurrency=1")
+    done = run("--set", "model.args.num_concurrent=1")
     assert (done.code, len(server.requests)) == (1, 1)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -232,7 +232,7 @@ def test_data_that_changed_are_other_items(run: Callable[..., Done], server: Ser
 def test_two_equal_runs_at_once_ask_each_item_once(server: Server, name: str, tmp_path: Path) -> None:
     server.answer = adder(pause_s=0.3)
     data = write_sums(tmp_path / "data", 12)
-    model = ("--model_name", name, "--set", "model.calls.concurrency=2")
+    model = ("--model_name", name, "--set", "model.args.num_concurrent=2")
     twins = [start(command(server, data, tmp_path / f"out{number}", *model)) for number in range(2)]
     told = [twin.communicate(timeout=120) for twin in twins]
     assert [twin.returncode for twin in twins] == [0, 0], told

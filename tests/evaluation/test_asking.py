@@ -15,7 +15,7 @@ from models.model_errors import ModelError, ModelUnavailable, TransientModelErro
 from models.protocols import ChatRequest, Message, Text
 from tasks import resources
 from tasks.budget import Budget, Prices
-from tasks.calls import Answer, CallSettings
+from tasks.calls import Answer
 from tasks.evaluation.running.open_models import Asking, ModelSpec, open_model, release_models
 from tests.models.server import MODEL, Server, error_reply, prompt_of, serving
 
@@ -45,9 +45,7 @@ def server() -> Iterator[Server]:
 
 def served(server: Server, **calls: Any) -> ModelSpec:
     settings = {"concurrency": 2, "tries": 1, **calls}
-    return ModelSpec(
-        backend="openai", name=MODEL, base_url=server.base_url, calls=CallSettings.model_validate(settings)
-    )
+    return ModelSpec(backend="openai", name=MODEL, base_url=server.base_url, args=settings)
 
 
 def test_a_model_is_opened_once_until_it_is_released() -> None:
@@ -70,13 +68,9 @@ def test_every_request_is_answered_and_counted() -> None:
         number: f"You said: {number}" for number in range(5)
     }
     # one word asked, three answered
-    assert (asks.usage.calls, asks.usage.recalled, asks.usage.prompt_tokens, asks.usage.completion_tokens) == (
-        5,
-        0,
-        5,
-        15,
-    )
-    assert (asks.usage.cost, asks.away) == (20, [])
+    usage = asks.usage
+    assert (usage.calls, usage.recalled, usage.prompt_tokens, usage.completion_tokens) == (5, 0, 5, 15)
+    assert (usage.cost, asks.away) == (20, [])
 
 
 def test_a_budget_is_shared_by_the_model_and_its_judge() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from models.scripted import ScriptedChat
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.evaluation_records import ModelFacts, mask_secrets
-from tasks.evaluation.running.open_models import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec, read_calls
 
 
 class Named(ScriptedChat):
@@ -69,11 +70,17 @@ def test_a_device_is_busy_with_a_model_of_this_process(backend: str, busy: bool)
 
 def test_rates_among_the_arguments_hold_wherever_a_model_is_written() -> None:
     written = {"backend": "openai", "args": {"num_concurrent": 4, "max_retries": 1, "api_key_env": "KEY", "top": 1}}
-    read = ModelSpec.model_validate(written | {"calls": {"concurrency": 16, "timeout_s": 7.0}})
-    assert (read.calls.concurrency, read.calls.tries, read.calls.timeout_s) == (4, 2, 7.0)
-    assert (read.args, read.api_key_env) == ({"top": 1}, "KEY")
+    # a schedule and a stored run of an earlier version hold rates in a table
+    before = written | {"calls": {"concurrency": 16, "tries": 5, "timeout_s": 7.0}}
+    form = Draft202012Validator(ModelSpec.model_json_schema())
+    assert (form.is_valid(before), form.is_valid(written | {"nam": "m"})) == (True, False)
+    read = ModelSpec.model_validate(before)
+    calls = read_calls(read.args)
+    assert (calls.concurrency, calls.tries, calls.timeout_s) == (4, 2, 7.0)
+    assert (read.opening_args, read.shapes_answers, read.api_key_env) == ({"top": 1}, {"top": 1}, "KEY")
+    assert read.facts(Named("openai:m")).args == {"top": 1}
     assert ModelSpec.model_validate_json(read.model_dump_json()) == read
-    with pytest.raises(ValidationError, match=r"calls\.concurrency"):
+    with pytest.raises(ValidationError, match="num_concurrent: Input should be a valid integer"):
         ModelSpec.model_validate({"backend": "openai", "args": {"num_concurrent": "many"}})
 
 

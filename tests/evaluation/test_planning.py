@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from storage.artifacts import Artifacts
-from tasks.calls import CallSettings
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import DataUnusable, OptionUnusable
 from tasks.evaluation.evaluation_records import Item, Sampling
@@ -74,7 +73,7 @@ def test_an_id_that_comes_twice_is_refused(sums: Path, artifacts: Artifacts) -> 
 
 SAME: dict[str, dict[str, Any]] = {
     "another model": {"model": OTHER},
-    "how hard it is pressed": {"model": MODEL.model_copy(update={"calls": CallSettings(concurrency=99)})},
+    "how hard it is pressed": {"model": MODEL.model_copy(update={"args": MODEL.args | {"num_concurrent": 99}})},
     "where it is": {"model": ModelSpec(backend="openai", name="m", base_url="http://127.0.0.1:1/v1")},
     "arguments of the transport": {
         "model": ModelSpec(backend="hf", name="m", args={"batch_size": 4, "device": "cpu", "pretrained": "org/m"})

@@ -11,6 +11,7 @@ from flows.running.evaluation_flags import judge_of, read_evaluation
 from flows.running.nightly_plan import plan_of
 from models.registry import VARIABLE
 from tasks.evaluation.evaluation_errors import OptionUnusable
+from tasks.evaluation.running.open_models import read_calls
 from tasks.nightly.suite import read_suite
 from tests.command import run_here
 
@@ -54,9 +55,10 @@ def test_a_name_of_the_file_is_the_model_with_all_that_opens_it() -> None:
 
 def test_an_endpoint_of_the_file_has_its_place_key_and_rates() -> None:
     model = configured(model="claude").model
-    assert (model.backend, model.name, model.args) == ("curator", "anthropic/claude-sonnet-4-5", {})
+    assert (model.backend, model.name, model.opening_args) == ("curator", "anthropic/claude-sonnet-4-5", {})
     assert (model.base_url, model.api_key_env) == ("http://127.0.0.1:4000/v1", "TEAM_KEY")
-    assert (model.calls.requests_per_minute, model.calls.tokens_per_minute) == (50, 9000)
+    rates = read_calls(model.args)
+    assert (rates.requests_per_minute, rates.tokens_per_minute) == (50, 9000)
 
 
 def test_flags_go_before_the_file() -> None:
@@ -64,7 +66,7 @@ def test_flags_go_before_the_file() -> None:
     config = configured(model="claude", model_name="anthropic/other", model_args=args, price="1,2", api_key_env="MINE")
     model = config.model
     assert (model.name, model.base_url, model.api_key_env) == ("anthropic/other", "http://127.0.0.1:1/v1", "MINE")
-    assert (model.calls.requests_per_minute, config.spending.prices.prompt) == (7, 1)
+    assert (read_calls(model.args).requests_per_minute, config.spending.prices.prompt) == (7, 1)
     assert configured(model="qwen", model_args="pretrained=other/m").model.name == "other/m"
 
 
@@ -83,11 +85,9 @@ def test_a_script_of_the_file_is_found_beside_it(file: Path) -> None:
 
 def test_a_judge_may_be_of_the_file(file: Path) -> None:
     judge = judge_of("claude", "max_requests_per_minute=5")
-    assert judge is not None
     assert (judge.backend, judge.name, judge.api_key_env) == ("curator", "anthropic/claude-sonnet-4-5", "TEAM_KEY")
-    assert judge.calls.requests_per_minute == 5
+    assert read_calls(judge.args).requests_per_minute == 5
     script = judge_of("echo", "")
-    assert script is not None
     assert (script.backend, script.name, script.args) == ("scripted", None, {"rules": str(file.parent / "rules.json")})
 
 

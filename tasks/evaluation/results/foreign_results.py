@@ -309,7 +309,7 @@ def _inspect_header(
     spec = {
         "eval_id": f"{run.id}-{result.task}",
         "run_id": run.id,
-        "created": _format_time(run.started_at),
+        "created": run.started_at.isoformat(timespec="seconds"),
         "task": result.task,
         "task_id": f"{run.id}-{result.task}",
         "task_version": result.version,
@@ -336,19 +336,15 @@ def _inspect_header(
         if value is not None
     }
     scores = [{"name": scorer, "scorer": scorer, "params": {}, "metrics": metrics, "metadata": {}}]
-    ended = _format_time(run.ended_at or run.started_at)
+    ended = (run.ended_at or run.started_at).isoformat(timespec="seconds")
     return {
         "version": LOG_VERSION,
         "status": "success" if run.status == "completed" else "error",
         "eval": spec,
         "plan": {"name": "plan", "steps": [{"solver": "generate", "params": {}}], "config": {}},
         "results": {"total_samples": samples, "completed_samples": samples, "scores": scores},
-        "stats": {"started_at": _format_time(run.started_at), "completed_at": ended, "model_usage": {}},
+        "stats": {"started_at": spec["created"], "completed_at": ended, "model_usage": {}},
     }
-
-
-def _format_time(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
 
 
 def _encode_json(value: Any) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pydantic import JsonValue
 
 from storage.evaluated import EvalSettings, StoredScore
-from tasks.evaluation.evaluation_records import Counts, EvalReport, TaskResult, Usage, mark_partial
+from tasks.evaluation.evaluation_records import Counts, EvalReport, Usage, mark_partial
 from tasks.evaluation.results.run_comparison import flatten_settings
 from tasks.measure.page_style import Axis, axis_around, render
 from tasks.measure.page_style import plain_markdown as _plain
@@ -51,11 +51,6 @@ COLUMNS = (
     TaskColumn("cost", lambda _, usage: usage.cost, is_ranked=True),
 )
 RANKED = tuple(column for column in COLUMNS if column.is_ranked)
-
-
-def compute_columns(result: TaskResult) -> dict[str, Value]:
-    """Return the value of each column for the result of a task, by heading."""
-    return {column.name: column.value(result.counts, result.usage) for column in COLUMNS}
 
 
 def format_value(value: Value, *, thousands: str = "") -> str:

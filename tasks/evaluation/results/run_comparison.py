@@ -193,8 +193,9 @@ def _sum_by_item(samples: Iterable[Sample | Graded]) -> dict[str, _Scores]:
     by_item = dict[str, _Scores]()
     for sample in samples:
         # empty where rules or judges grade the whole text, None without an answer
-        answer = _shorten(sample.extracted) if sample.missing or sample.extracted is not None else ""
-        scores = by_item.get(sample.item) or _Scores(0, 0.0, answer, _shorten(sample.gold))
+        extracted, gold = (text and _abbreviate(text, SHOWN_CHARS) for text in (sample.extracted, sample.gold))
+        answer = extracted if sample.missing or extracted is not None else ""
+        scores = by_item.get(sample.item) or _Scores(0, 0.0, answer, gold)
         if sample.status == "scored" and sample.score is not None:
             scores = scores._replace(n=scores.n + 1, total=scores.total + sample.score)
         by_item[sample.item] = scores
@@ -216,10 +217,6 @@ def _build_changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
     )
 
 
-def _shorten(text: str | None) -> str | None:
-    return text if text is None or len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-
-
 def flatten_settings(settings: Mapping[str, JsonValue], within: str = "") -> Iterator[tuple[str, JsonValue]]:
     """Yield each setting with its dotted name, such as `sampling.max_tokens`."""
     for name, value in settings.items():
@@ -229,9 +226,9 @@ def flatten_settings(settings: Mapping[str, JsonValue], within: str = "") -> Ite
             yield f"{within}{name}", value
 
 
-def _abbreviate(value: JsonValue) -> str:
+def _abbreviate(value: JsonValue, chars: int = SHOWN_VALUE_CHARS) -> str:
     text = "not set" if value is None else str(value)
-    return text if len(text) <= SHOWN_VALUE_CHARS else f"{text[:SHOWN_VALUE_CHARS]}…"
+    return text if len(text) <= chars else f"{text[:chars]}…"
 
 
 def compare_with_last_run(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> AgainstLast:

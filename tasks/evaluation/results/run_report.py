@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tasks.evaluation.evaluation_records import EvalReport, TaskResult
-from tasks.evaluation.results.ranking import COLUMNS, compute_columns, format_value
+from tasks.evaluation.results.ranking import COLUMNS, format_value
 
 WORST = 5
 """Number of groups of a task that the report names, those with the lowest scores first."""
@@ -31,7 +31,7 @@ def render_markdown(report: EvalReport, *, file: str | None = None) -> str:
             low, high = headline.low, headline.high
             metric, score = headline.metric, f"{headline.value:.3f}"
             interval = f"{low:.3f} – {high:.3f}" if low is not None and high is not None else "–"
-        counted = map(format_value, compute_columns(result).values())
+        counted = (format_value(column.value(result.counts, result.usage)) for column in COLUMNS)
         rows.append(f"| {' | '.join([result.name, metric, score, interval, *counted])} |")
         groups = [
             estimate

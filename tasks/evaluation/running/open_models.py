@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain
 from threading import Lock
 from typing import Any, cast
 
-from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, JsonValue, SecretStr, ValidationError, field_validator, model_validator
 
 from models.backends import IDENTITY_ARGS, RATE_NAMES, kinds, open_backend
 from models.endpoint_identity import Fingerprint, identify
@@ -27,77 +27,87 @@ from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.evaluation_records import NAME, ModelFacts, Usage
 from tasks.resources import optional_responses, resources
 
+CALLS = {
+    **{field: (field,) for field in CallSettings.model_fields},
+    **RATE_NAMES,
+    "tries": ("tries", "max_retries"),
+    "timeout_s": ("timeout_s", "timeout", "request_timeout"),
+}
+"""Fields of `CallSettings`, each with the names that arguments of models give it; the last one given counts."""
+CALL_ARGS = frozenset(chain.from_iterable(CALLS.values()))
+"""Arguments about rates, retries and time-outs, which no backend takes."""
 TRANSPORT = {
-    *("api_base", "base_url", "api_key_env", "timeout", "device", "device_map", "batch_size", "max_batch_size"),
-    *("tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization", "max_num_seqs", "num_concurrent"),
-    *("enforce_eager", "enable_prefix_caching"),
-    *("concurrency", "max_retries", "max_requests_per_minute", "max_tokens_per_minute"),
-    *("pretrained", "model", "path", "gguf_file"),
+    *("api_base", "base_url", "api_key_env", "device", "device_map", "batch_size", "max_batch_size"),
+    *("tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization", "max_num_seqs"),
+    *("enforce_eager", "enable_prefix_caching", "pretrained", "model", "path", "gguf_file"),
     *IDENTITY_ARGS,
+    *CALL_ARGS,
 }
 """Arguments that determine how a model is reached or named, not how it answers."""
 
 
-CALLS = {**RATE_NAMES, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
-"""Fields of `CallSettings`, each with the names that arguments of models give it."""
-
-
 class ModelSpec(Record):
     """A model with its backend and its request limits."""
+
+    model_config = ConfigDict(
+        # a schedule of an earlier version may hold a table `calls`, which no form offers any more
+        json_schema_extra=lambda schema: schema.update(
+            additionalProperties=True, propertyNames={"enum": [*cast("dict[str, Any]", schema["properties"]), "calls"]}
+        )
+    )
 
     backend: str
     """A kind of models.backends, or the dotted name of an lm_eval LM."""
     name: str | None = None
     """Name of the model for its server or the hub, and in results. Unset: the backend's own."""
     args: dict[str, JsonValue] = Field(default_factory=dict)
-    """Arguments that open the model, such as pretrained=…,dtype=…,path=…; no secrets. Rates become `calls`."""
+    """Arguments that open the model, such as pretrained=…,dtype=…,path=…; no secrets. Also how it is asked:
+    num_concurrent (16 unless given), max_retries, timeout (seconds), requests_per_minute, tokens_per_minute."""
     base_url: str | None = None
     """OpenAI-compatible endpoint of the model; stored with the run, so without credentials."""
     base_url_env: str | None = None
     """Environment variable that holds an address with credentials; takes precedence over `base_url`."""
     api_key_env: str | None = None
     """Environment variable that holds the API key. Unset: the provider's, such as OPENAI_API_KEY."""
-    calls: CallSettings = CallSettings(concurrency=16)
-    """Rates, concurrency and retries of its requests."""
 
     @model_validator(mode="before")
     @classmethod
-    def _reads_rates(cls, values: Any) -> Any:
-        """Take rates, retries and the key's variable among the arguments as `calls` and `api_key_env`.
-
-        So they hold wherever the model is written: in a form, a file of parameters or a command line.
-        """
-        args: Any = values.get("args") if isinstance(values, dict) else None  # pyright: ignore[reportUnknownMemberType]
-        if not isinstance(args, dict):
+    def _reads_args(cls, values: Any) -> Any:
+        """Take the key's variable from the arguments, and among them the rates of the table `calls` that once was."""
+        fields = dict(cast("dict[str, Any]", values)) if isinstance(values, dict) else {}
+        rates, args = fields.pop("calls", {}), fields.get("args", {})
+        if not (fields and isinstance(rates, dict) and isinstance(args, dict)):
             return values
-        fields, rest = cast("dict[str, Any]", values), dict(cast("dict[str, Any]", args))
-        rates = {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
-        if "max_retries" in rest:
-            retries = rest.pop("max_retries")  # the argument counts retries, `CallSettings` all tries
-            rates["tries"] = retries + 1 if isinstance(retries, int) else retries
-        changed: dict[str, Any] = {"args": rest}
-        if variable := rest.pop("api_key_env", None):
-            changed["api_key_env"] = fields.get("api_key_env") or variable
-        if rates:
-            calls = fields.get("calls") or cls.model_fields["calls"].default
-            plain = calls.model_dump(exclude_unset=True) if isinstance(calls, CallSettings) else calls
-            changed["calls"] = plain | rates
-        return fields | changed
+        args = cast("dict[str, Any]", rates | args)
+        if variable := args.pop("api_key_env", None):
+            fields["api_key_env"] = fields.get("api_key_env") or variable
+        return fields | {"args": args}
 
     @field_validator("args")
     @classmethod
-    def _keeps_no_secret(cls, args: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return the arguments. Raises OptionUnusable where a name is that of a secret."""
+    def _can_be_kept(cls, args: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return the arguments. Raises OptionUnusable where a name is that of a secret, ValueError for a bad rate."""
         if secrets := [name for name in args if NAME.fullmatch(name.replace("-", "_"))]:
             raise OptionUnusable(  # not a ValueError: pydantic would show the secret beside it
                 f"{secrets[0]} in model_args would be stored with the run; name a variable instead: api_key_env=X"
             )
+        try:
+            read_calls(args)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = next(name for name in reversed(CALLS[str(first["loc"][0])]) if name in args)
+            raise ValueError(f"{name}: {first['msg']} (it is {args[name]!r})") from error
         return args
 
     @property
     def in_process(self) -> bool:
         """Whether the model's weights are loaded in this process and occupy a device."""
         return self.backend not in kinds("endpoint", "file")  # an lm_eval class loads weights too
+
+    @property
+    def opening_args(self) -> dict[str, JsonValue]:
+        """The arguments that its backend takes."""
+        return {name: value for name, value in self.args.items() if name not in CALL_ARGS}
 
     @property
     def shapes_answers(self) -> dict[str, JsonValue]:
@@ -114,11 +124,18 @@ class ModelSpec(Record):
         if self.backend == "scripted":
             model_name, revision = "", rest  # the digest of its script
         revision = revision or str(self.args.get("revision", ""))
-        is_gguf = "gguf_file" in self.args or (self.name or "").endswith(".gguf")
-        by_file = is_gguf and "pretrained" not in self.args
+        by_file = "pretrained" not in self.args and ("gguf_file" in self.args or (self.name or "").endswith(".gguf"))
         name = (model_name if by_file else self.name) or model_name or self.backend
-        args = {key: value for key, value in self.args.items() if key != "identity"}  # that is the revision
+        args = {key: value for key, value in self.opening_args.items() if key != "identity"}  # that is the revision
         return ModelFacts(name=name, backend=self.backend, revision=revision, args=args)
+
+
+def read_calls(args: Mapping[str, JsonValue]) -> CallSettings:
+    """Return the rates, retries and time-out among the arguments of a model. Raises pydantic.ValidationError."""
+    given = {field: args[name] for field, names in CALLS.items() for name in names if name in args}
+    if isinstance(retries := args.get("max_retries"), int):
+        given["tries"] = retries + 1  # the argument counts retries, `CallSettings` all tries
+    return CallSettings.model_validate({"concurrency": 16} | given)
 
 
 _opening = Lock()
@@ -144,18 +161,14 @@ def _open_cached(spec_json: str) -> Chat:
     chat = open_backend(
         spec.backend,
         name=spec.name,
-        args=spec.args,
+        args=spec.opening_args,
         base_url=base_url,
         api_key=SecretStr(key) if key else defaults.api_key,
-        timeout_s=spec.calls.timeout_s,
+        timeout_s=read_calls(spec.args).timeout_s,
     )
     if identity := spec.args.get("identity"):
         chat.id += f"@{identity}"
     return chat
-
-
-KNOWN_AT_ONCE = 16
-"""Number of fingerprints that are looked up together."""
 
 
 def identify_model(spec: ModelSpec, responses: ResponseStore, *, ask: bool = True) -> tuple[ModelSpec, tuple[str, ...]]:
@@ -169,11 +182,8 @@ def identify_model(spec: ModelSpec, responses: ResponseStore, *, ask: bool = Tru
         return spec, ()
     place: dict[str, JsonValue] = {"address": chat.endpoint.address, "model": chat.id}
     known = list[Fingerprint]()
-    while len(known) % KNOWN_AT_ONCE == 0:
-        keys = [digest(place | {"fingerprint": len(known) + number}) for number in range(KNOWN_AT_ONCE)]
-        if not (stored := responses.many(keys)):
-            break
-        known += [Fingerprint.model_validate(stored[key].response) for key in keys if key in stored]
+    while stored := responses.many([key := digest(place | {"fingerprint": len(known)})]):
+        known.append(Fingerprint.model_validate(stored[key].response))
     if not ask:
         return (_with_identity(spec, known[-1]) if known else spec), ()
     identity = identify(chat, known)
@@ -185,7 +195,7 @@ def identify_model(spec: ModelSpec, responses: ResponseStore, *, ask: bool = Tru
             response=identity.fingerprint.model_dump(mode="json"),
             latency_s=0.0,
         )
-        responses.put_many({digest(place | {"fingerprint": len(known)}): row})
+        responses.put_many({key: row})
     return _with_identity(spec, identity.fingerprint), identity.remarks
 
 
@@ -216,7 +226,7 @@ def _read_variable(field: str, name: str | None) -> str | None:
 def open_limits(spec_json: str) -> Limits:
     """Return the limits of rates and retries of a model, which all threads share."""
     spec = ModelSpec.model_validate_json(spec_json)
-    return Limits(spec.calls, rng=random.Random())  # unseeded: processes must not retry in step
+    return Limits(read_calls(spec.args), rng=random.Random())  # unseeded: processes must not retry in step
 
 
 class Asking:

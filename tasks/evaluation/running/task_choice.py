@@ -167,7 +167,7 @@ def _find_lacking(tasks: Sequence[str], include_path: Path | None) -> dict[str, 
 
 def _open_if_possible(model: ModelSpec) -> Chat | None:
     """Return the model; None where it cannot be opened here. Raises ModelUnavailable for arguments of no use to it."""
-    check_args(model.backend, model.args)
+    check_args(model.backend, model.opening_args)
     try:
         return open_model(model)
     except ModelUnavailable:
