@@ -18,7 +18,7 @@ from rich.text import Text
 
 from flows.cli.commands import Flag, Json, Options, OptionValues
 from flows.cli.engine import prefect_for_command, run_flow
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, Screen, emit, fail, make_table, plain_errors, state
+from flows.cli.output import Screen, emit, make_table, plain_errors, state
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file, require_here
 from flows.running.config_reading import nest_values
 from models.model_errors import ModelUnavailable
@@ -164,10 +164,7 @@ def batch(
             console.print(f"  [red]failed[/red]     {report.failed:,}: empty, too long, of no known document, refused")
 
     emit(report, as_json, show)
-    if outcome.unfinished:
-        fail(outcome.unfinished, FAILED)
-    if report.failed:
-        raise typer.Exit(DONE_WITH_FAILURES)
+    outcome.end(has_failures=report.failed > 0)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 from typer.core import TyperCommand, TyperGroup
 
 from flows.cli.output import REFUSED, fail, plain_errors
-from flows.running.config_reading import ConfigUnusable, explain_errors, explain_removal
+from flows.running.config_reading import explain_errors, explain_removal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -296,11 +296,10 @@ def command(
 @contextmanager
 def report_invalid(options: Options) -> Generator[None]:
     """End the command with a sentence for each parameter that its configuration refuses."""
-    with plain_errors(ConfigUnusable):
-        try:
-            yield
-        except ValidationError as error:
-            fail(explain_errors(error, options.spell), REFUSED)
+    try:
+        yield
+    except ValidationError as error:
+        fail(explain_errors(error, options.spell), REFUSED)
 
 
 def _with_options(function: Callable[..., None], options: Options) -> Callable[..., None]:

@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from flows.cli.output import INTERRUPTED, fail, harmless, state
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, fail, harmless, state
 from flows.running.command_server import has_server, prefect_api, wait_until_healthy
 from flows.running.ending import end_work, listening_for_signals
 from flows.running.progress_counts import counting
@@ -39,6 +39,13 @@ class Outcome(NamedTuple, Generic[R]):
 
     report: R
     unfinished: str | None
+
+    def end(self, *, has_failures: bool = False) -> None:
+        """Exit with the code for unfinished work, or for work of which parts failed for good; return if all is done."""
+        if self.unfinished:
+            fail(self.unfinished, FAILED)
+        if has_failures:
+            raise typer.Exit(DONE_WITH_FAILURES)
 
 
 class Terminated(BaseException):

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from flows.cli.commands import ConfigCommand, Flag, Json, Options, OptionValues, Settings
 from flows.cli.engine import prefect_for_command, progress_bars, run_flow
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, Screen, emit, fail, harmless, make_table, plain_errors
+from flows.cli.output import Screen, emit, harmless, make_table
 from flows.cli.shared_options import refuse_unusable_spec
 from tasks.evaluation import evaluation_errors as errors
 
@@ -120,10 +120,7 @@ def run(
     emit(outcome.report, as_json, lambda: show_report(outcome.report, name=name))
     if debug_log and not as_json:
         screen.print(f"[dim]log: {escape(str(debug_log))}[/dim]")
-    if outcome.unfinished:
-        fail(outcome.unfinished, FAILED)
-    if outcome.report.lacking:
-        raise typer.Exit(DONE_WITH_FAILURES)
+    outcome.end(has_failures=bool(outcome.report.lacking))
 
 
 def estimate_calls(config: EvaluateConfig) -> RunEstimate:
@@ -136,7 +133,7 @@ def estimate_calls(config: EvaluateConfig) -> RunEstimate:
 
 
 def log_details(output_path: Path) -> Path:
-    """Write what our packages log to a new file beside the results alone; return its path. Exits where that fails."""
+    """Write what our packages log to a new file beside the results alone; return its path. Raises OptionUnusable."""
     import logging
 
     from prefect.logging.configuration import setup_logging
@@ -144,8 +141,7 @@ def log_details(output_path: Path) -> Path:
     from tasks.evaluation.results.results_file import refuse_output
 
     setup_logging()  # Prefect would remove the handler as the flow begins
-    with plain_errors():
-        refuse_output(output_path)
+    refuse_output(output_path)
     path = output_path.with_suffix(".log") if output_path.suffix == ".json" else output_path / "debug.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, mode="w", encoding="utf-8")

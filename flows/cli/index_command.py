@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from flows.cli.commands import ConfigFile, Flag, Json, Options, OptionValues, Settings, report_invalid
 from flows.cli.engine import prefect_for_command, progress_bars, run_flow
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, plain_errors
+from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.shared_options import AnyIndexFolder, default_index, keep_last_index, refuse_unusable
 from flows.running.config_reading import index_place, merge_parameters
 from models.model_errors import ModelUnavailable
@@ -109,10 +109,7 @@ def build_and_show(parameters: dict[str, Any], index: Path, *, as_json: bool) ->
             console.print("  see [bold]trivet rag status[/bold] for what failed, and why")
 
     emit(report, as_json, show)
-    if outcome.unfinished:
-        fail(outcome.unfinished, FAILED)
-    if documents.failed:
-        raise typer.Exit(DONE_WITH_FAILURES)
+    outcome.end(has_failures=documents.failed > 0)
 
 
 def build_from_stdin() -> None:

@@ -9,9 +9,9 @@ import typer
 
 from flows.cli.commands import App, ConfigFile, Flag, Json, Options, OptionValues, Settings, command, report_invalid
 from flows.cli.engine import prefect_for_command, run_flow
-from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, make_table, plain_errors
+from flows.cli.output import REFUSED, Screen, emit, fail, harmless, make_table
 from flows.cli.shared_options import refuse_unusable
-from tasks.lever import lever_errors as errors
+from tasks.lever.lever_errors import Unfinished
 
 if TYPE_CHECKING:
     from flows.running.judge_calls import CallCounts
@@ -89,10 +89,9 @@ def run(
         if lever_config.judge != DIGITS and lever_config.asks_judge:
             name = lever_config.judge
             refuse_unusable(name, f"--judge {name}", pictures=not lever_config.is_text_task)
-        outcome = run_flow(post_train, lever_config, errors.Unfinished)
+        outcome = run_flow(post_train, lever_config, Unfinished)
     emit(outcome.report.as_json(), as_json, lambda: show_report(outcome.report))
-    if outcome.unfinished:
-        fail(outcome.unfinished, FAILED)
+    outcome.end()
 
 
 @command(app, "rl-data", OPTIONS, hidden=True)
@@ -145,27 +144,24 @@ def predict(
         checkpoint /= SELECTOR_FILE
     if check or embedder:
         configure_steps()
-        with plain_errors(errors.LeverError):
-            card = check_anchors(checkpoint, artifacts(), encoder=specify_encoder(embedder) if embedder else None)
+        card = check_anchors(checkpoint, artifacts(), encoder=specify_encoder(embedder) if embedder else None)
         typer.secho(f"all {len(card.choices)} anchors have the demonstrations that they had", err=True)
         if not query_emb and not cand_emb:
             return
     if not query_emb or not cand_emb:
         fail("give --query-emb and --cand-emb: results/NAME/cache/{test,candidate}_embeddings.pt of a run", REFUSED)
-    with plain_errors(errors.LeverError):
-        rule = SelectionRule.parse(str(checkpoint))
-        opened = rule or open_selector(checkpoint, heads=heads)
-        choices, warnings = predict_files(
-            opened,
-            checkpoint,
-            queries=query_emb,
-            candidates=cand_emb,
-            ids=ids,
-            candidate_ids=cand_ids,
-            shots=shots,
-            sampler=sampler_of(sampler) if sampler else None,
-            pool_size=pool_size,
-        )
+    opened = SelectionRule.parse(str(checkpoint)) or open_selector(checkpoint, heads=heads)
+    choices, warnings = predict_files(
+        opened,
+        checkpoint,
+        queries=query_emb,
+        candidates=cand_emb,
+        ids=ids,
+        candidate_ids=cand_ids,
+        shots=shots,
+        sampler=sampler_of(sampler) if sampler else None,
+        pool_size=pool_size,
+    )
     for warning in warnings:
         typer.secho(f"note: {harmless(warning)}", fg="yellow", err=True)
 
@@ -187,8 +183,7 @@ def export(
     """Copy a selector and its card into a folder, to hand on; `lever predict DIR --check` proves it there."""
     from tasks.lever.learning.predicting import export_selector
 
-    with plain_errors(errors.LeverError):
-        out = export_selector(selector, folder).parent
+    out = export_selector(selector, folder).parent
     emit({"folder": str(out)}, as_json, lambda: screen.print(f"{out}/", markup=False, soft_wrap=True))
 
 
@@ -210,8 +205,7 @@ def vqa_score(
     """
     from tasks.lever.data.vqa_files import score_files
 
-    with plain_errors(errors.LeverError):
-        scores = score_files(questions, annotations, results, stem=stem)
+    scores = score_files(questions, annotations, results, stem=stem)
 
     def show() -> None:
         lines = [f"{scores.overall:.4f}  VQA accuracy over {len(scores.per_question):,} questions"]

@@ -108,7 +108,7 @@ def _start(options: UpOptions, *, quiet: bool) -> Up:
             typer.secho(harmless(text), dim=True, err=True)
 
     place = _open_place()
-    with _end_on_signals() as received, plain_errors():
+    with _end_on_signals() as received:
         started = up(place, options, os.environ.copy(), say=say)
         if received and started.state != "unchanged":  # what ran before goes on
             with place.lock():

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from flows.running.config_reading import explain_errors
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.evaluation_flags import explain_flag, read_evaluation
 from flows.running.lever_config import LeverConfig, read_lever_config
@@ -66,14 +67,16 @@ def plan_of(suite: Suite) -> Planned:
         try:
             index = IndexConfig.model_validate(suite.index.build)
         except ValidationError as error:
-            raise _explain_refusal(error, suite, line=suite.index.line, part="index") from error
+            why = explain_errors(error).splitlines()[0]
+            raise SuiteUnusable(f"{suite.file}, line {suite.index.line}: index: {why}") from error
     if suite.selector:  # the configuration of `trivet lever run --config FILE`, with paths relative to that file
         file = suite.selector.config
         read = read_yaml(file, SuiteUnusable, expected="parameters of a `trivet lever run` as `name: value`").values
         try:
             selector_config = read_lever_config({}, file=file)
         except ValidationError as error:
-            raise _explain_refusal(error, suite, line=suite.selector.line, part=f"selector: {file.name}") from error
+            why = f"{file.name}: {explain_errors(error).splitlines()[0]}"
+            raise SuiteUnusable(f"{suite.file}, line {suite.selector.line}: selector: {why}") from error
         plain = _below_folder(file.parent, selector_config.model_dump())
         if "results" not in read:
             plain["results"] = suite.output / SELECTOR
@@ -97,12 +100,6 @@ def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
         flag = re.match(r"--([\w-]+)", message)
         where = place(flag[1].replace("-", "_") if flag else "")
         raise SuiteUnusable(f"{where}: {model.label}: {message.removeprefix('--')}") from error
-
-
-def _explain_refusal(error: ValidationError, suite: Suite, *, line: int, part: str) -> SuiteUnusable:
-    first = error.errors()[0]
-    name = ".".join(map(str, first["loc"]))
-    return SuiteUnusable(f"{suite.file}, line {line}: {part}: {name}: {first['msg']} (it is {first['input']!r:.60})")
 
 
 def _below_folder(folder: Path, value: Any) -> Any:
