@@ -75,15 +75,13 @@ MODELS = {
     "answers.calibration": Flag(type=Path, metavar="FILE", callback=read_calibration),
 }
 """Options of all commands that answer."""
-STRATEGY_HELP = "How chunks are found. Unset: depends on the kind of question."
-TOP_K_HELP = "Number of chunks. Unset: depends on the kind of question."
 MODEL_OPTIONS = Options(ANSWERS, MODELS)
 OPTIONS = Options(
     ANSWERS,
     {
         **MODELS,
-        "answers.strategy": Flag(type=Strategy, help=STRATEGY_HELP),
-        "answers.top_k": Flag(min=1, max=100, help=TOP_K_HELP),
+        "answers.strategy": Flag(type=Strategy),
+        "answers.top_k": Flag(min=1, max=100),
     },
 )
 EvidenceOption = Annotated[

@@ -84,9 +84,9 @@ class AnswerSettings(Record):
     """How answers are made, whichever model gives them."""
 
     strategy: StrategyName | None = None
-    """How passages are found; None: as the kind of question asks for."""
+    """How chunks are found. Unset: depends on the kind of question."""
     top_k: int | None = None
-    """How many passages; None: as the kind of question asks for."""
+    """Number of chunks. Unset: depends on the kind of question."""
     max_wrong: float = Field(default=MAX_WRONG, ge=0, le=1)
     """Share of questions like those of the calibration that may be answered wrongly; surer answers are given, others
     withheld. 1: every answer is given. Answers that a model writes are not withheld."""
