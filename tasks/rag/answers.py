@@ -111,8 +111,8 @@ class RetrievalPlan(Record):
 
     @property
     def is_unnamed(self) -> bool:
-        """Whether one document is meant and none named."""
-        return not (self.needs_multi_doc or self.filters.documents)
+        """Whether one document is meant, and none is named or several fit equally well."""
+        return not self.needs_multi_doc and (not self.filters.documents or bool(self.filters.ambiguous))
 
 
 class Retrieved(Record):
