@@ -130,7 +130,7 @@ class Document(Record):
     pages: tuple[Page, ...]
     title: str | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
-    """What a reader of another package says of it."""
+    """Author, dates and the like by name, from a reader of another package; empty from those here."""
     notes: tuple[str, ...] = ()
     """Remarks on the reading: text that was repaired, parts that were left out, and why."""
 

@@ -179,7 +179,7 @@ class _Row(NamedTuple):
     label: str
     depth: Depth
     leads: tuple[tuple[Depth, str], ...]
-    """Its labels left of `label`, where several columns hold labels."""
+    """Depth and text of the labels to the left of `label`, where several columns hold labels."""
     has_amounts: bool
     heads: bool
     """Whether it is a heading of the rows below: it has no amounts, and no other texts."""

@@ -23,7 +23,7 @@ KEYCTL_JOIN_SESSION_KEYRING = 1
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "loongarch64": 220, "ppc64le": 120, "s390x": 120}
-"""Its number among the system calls."""
+"""Number of the system call `clone`, by machine."""
 KEYCTL = {"x86_64": 250, "aarch64": 219}  # elsewhere the keyring stays, and the filter refuses keyctl
 
 _libc = ctypes.CDLL(None, use_errno=True)
