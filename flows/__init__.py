@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-# Ctrl-C while the modules of a command load: nothing has begun, and a traceback would tell nobody anything
-sys.excepthook = lambda kind, error, at: kind is KeyboardInterrupt or sys.__excepthook__(kind, error, at)
+if sys.argv[0].rpartition("/")[2] == "trivet":  # Ctrl-C while the command loads: a traceback would tell nobody anything
+    sys.excepthook = lambda kind, error, at: kind is KeyboardInterrupt or sys.__excepthook__(kind, error, at)
 
-from flows.running.environment import prepare_environment  # noqa: E402
-from tasks.resources import configured_by  # noqa: E402
+from flows.running.environment import prepare_environment
+from tasks.resources import configured_by
 
 prepare_environment()
 # the settings are read when the first step needs them

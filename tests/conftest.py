@@ -36,7 +36,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from flows.running import command_server  # noqa: E402 it reads the environment above
 
-command_server.IDLE_S = 0  # no Prefect server outlives the command of a test
+command_server.IDLE_S = 5  # the server of a test's command outlives it by seconds, as in tests/command.py
 
 
 def pytest_unconfigure() -> None:
@@ -49,6 +49,7 @@ def _home_is_removed() -> Iterator[None]:
     yield
     from storage.embedded import Cluster
 
+    command_server.end_shared_api(HOME)
     Cluster(HOME).remove()
     shutil.rmtree(HOME, ignore_errors=True)
 

@@ -71,6 +71,5 @@ if __name__ == "__main__":
     from flows.cli import main
     from flows.running import command_server
 
-    command_server.IDLE_S = 0
-
+    command_server.IDLE_S = 5
     main()

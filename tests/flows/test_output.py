@@ -64,9 +64,10 @@ def test_text_of_documents_is_no_markup(text: str, in_table: bool) -> None:
     assert file.getvalue().strip() == text
 
 
-def test_ctrl_c_while_modules_load_shows_no_traceback() -> None:
-    command = [sys.executable, "-c", "import flows\nraise KeyboardInterrupt"]
-    assert subprocess.run(command, capture_output=True, check=False).stderr == b""
+@pytest.mark.parametrize(("program", "is_quiet"), [("/usr/bin/trivet", True), ("own_script.py", False)])
+def test_only_the_command_hides_the_traceback_of_ctrl_c_while_modules_load(program: str, is_quiet: bool) -> None:
+    interrupted = f"import sys; sys.argv[0] = {program!r}; import flows; raise KeyboardInterrupt"
+    assert (subprocess.run([sys.executable, "-c", interrupted], capture_output=True).stderr == b"") is is_quiet
 
 
 def test_an_error_that_hides_ctrl_c_is_told_as_the_interruption(tmp_path: Path) -> None:
