@@ -28,10 +28,9 @@ from tasks.evaluation import steps
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
 from tasks.evaluation.results.results_file import refuse_output
 from tasks.evaluation.results.run_report import format_headline
-from tasks.evaluation.running.generation import Generated
+from tasks.evaluation.running.generation import Generated, find_recorded
 from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.planning import PlannedTask, TaskChoice
-from tasks.evaluation.running.replaying import find_recorded
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.lever.steps import choose_examples, embedder_fingerprint
 from tasks.resources import budget

@@ -50,8 +50,18 @@ def line_of(record: BaseModel) -> bytes:
 class Texts(NamedTuple):
     """The item and the response behind a sample; each is None where the run stored none."""
 
-    item: Item | None
-    response: Response | None
+    item: Item | None = None
+    response: Response | None = None
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """Prompts of the item, turn by turn."""
+        return self.item.prompts if self.item else ()
+
+    @property
+    def replies(self) -> tuple[str, ...]:
+        """Texts of the response, turn by turn."""
+        return tuple(turn.text for turn in self.response.turns) if self.response else ()
 
 
 class RecordedTask:

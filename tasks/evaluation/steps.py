@@ -29,7 +29,7 @@ from tasks.evaluation.running.planning import (
 )
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.keys import slug
-from tasks.resources import artifacts, budget, evaluations, resources
+from tasks.resources import artifacts, budget, evaluations, optional_responses, resources
 from tasks.step import Incomplete, paying_run, slot, step
 
 
@@ -135,10 +135,8 @@ def _open_asking(model: ModelSpec, spending: Spending, *, batch_size: int | None
 @step(version=1)
 def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
     """Store the recorded answers to a task. digest: of the file, so that a changed one is read again."""
-    from tasks.evaluation.running.replaying import replay
-
     del digest
-    return replay(task, recorded, artifacts())
+    return generation.replay(task, recorded, artifacts())
 
 
 @step(version=1)
@@ -189,10 +187,24 @@ def run_harness(
     chosen: TaskChoice, *, model: ModelSpec, settings: RunSettings, include_path: Path | None, spending: Spending
 ) -> TaskResult:
     """Run a task of the lm-evaluation-harness with our backends. Raises Incomplete: the endpoint is away."""
-    from tasks.evaluation.harness.harness_run import evaluate_and_store
+    from tasks.evaluation.harness.harness_run import evaluate_harness
 
-    asking = _open_asking(model, spending, batch_size=chosen.batch_size)
-    result = evaluate_and_store(chosen.task, asking, artifacts(), settings=settings, include_path=include_path)
+    asking, store = _open_asking(model, spending, batch_size=chosen.batch_size), artifacts()
+    outcome = evaluate_harness(
+        chosen.task,
+        model=asking.chat,
+        ask_all=asking.ask_all,
+        responses=optional_responses(),
+        settings=settings,
+        include_path=include_path,
+    )
+    update = {
+        "usage": asking.usage.plus(outcome.result.usage),
+        "samples": (write_lines(store, "samples", outcome.samples),),
+        "items": write_lines(store, "items", outcome.items),
+        "responses": (write_lines(store, "responses", outcome.responses),) if outcome.responses else (),
+    }
+    result = outcome.result.model_copy(update=update)
     asking.require_answers()
     if asking.away:
         raise Incomplete(result, {chosen.task: asking.away[0]})

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.reading import (
+    BOLD,
     FLEXIBLE,
     UNREAD,
     Readings,
@@ -151,7 +152,7 @@ def find_unannounced(text: str, question: ChoiceQuestion) -> Choice | None:
     for line in map(str.strip, reversed(plain.split("\n"))):
         if patterns.opens.match(line) and len(line) <= LONGEST_LONE_LINE and (alone := _read_lone(line, question)):
             return Choice(alone, "line")
-    bold = (_read_lone(strip_marks(match[1]).strip(), question) for match in reversed(list(_BOLD.finditer(tail))))
+    bold = (_read_lone(strip_marks(match[1]).strip(), question) for match in reversed(list(BOLD.finditer(tail))))
     if letters := next((alone for alone in bold if alone), None):
         return Choice(letters, "bold")
     for sentence in _backward_sentences(plain):
@@ -173,7 +174,6 @@ def _backward_sentences(plain: str) -> Iterator[str]:
 _SENTENCE_END = re.compile(r"(?<=[.!])\s+|(?<=[。！])|(?<=[?？])\s*|\n+")
 _CONCLUDES = re.compile(r"^(?:therefore|thus|hence|so)\b.*\s(?:is|are|was|be)\s(?:the\s|an?\s)?(.+)$", re.IGNORECASE)
 _UNDECIDED = re.compile(r"[?？]\s*$|\b(?:whether|could|might|may|either|doubt|unlikely)\b|중\s?하나", re.IGNORECASE)
-_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
 def _read_lone(plain: str, question: ChoiceQuestion) -> str | None:

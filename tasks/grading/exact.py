@@ -16,6 +16,7 @@ import regex
 from tasks.grading.choice import strip_marks
 from tasks.grading.grading_records import Item, Response, Sample, make_sample
 from tasks.grading.reading import (
+    BOLD,
     FLEXIBLE,
     PATTERN_S,
     UNREAD,
@@ -29,7 +30,6 @@ from tasks.grading.reading import (
 )
 
 ANNOUNCED = announcements(r"(?:(?i:\banswer(?:[ ]{0,3}[:：]|\sis(?![A-Za-z]):?))|\#{4})[ \t*]*", ("answer", "####"))
-_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 LONGEST_LINE = 1_000
 ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)")
 
@@ -63,7 +63,7 @@ def read_answers(response: str, rule: Rule) -> Readings:
         return UNREAD
     strict = _find_announced(text)
     line = text[-LONGEST_LINE:].rstrip().rpartition("\n")[2]
-    bold = _BOLD.findall(line)
+    bold = BOLD.findall(line)
     return rule.read(text, strict, strict or (bold[-1] if bold else line).strip("* ") or None)
 
 

@@ -36,6 +36,8 @@ MOST_BOX_CHARS = 40_000
 PATTERN_S = 2.0
 """Time for one pattern on one response; it then matches nothing, with a warning."""
 _BRACE = re.compile(r"[{}]")
+BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
+"""Matches bold text on one line."""
 
 
 def count_groups(pattern: str) -> int:

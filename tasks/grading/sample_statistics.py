@@ -35,6 +35,7 @@ class Tally(NamedTuple):
     by_repeat: dict[int, list[float]]
     """Repeat → scores of its scored samples; a repeat without any has an empty list."""
     groups: dict[str, dict[str, list[float]]]
+    """Group → item → score per scored repeat; empty for a group of which nothing was scored."""
     values: dict[str, dict[str, list[float]]]
     """Name of a further metric → item → its value per scored repeat."""
     votes: dict[str, list[str | None]]
@@ -56,6 +57,7 @@ def tally_samples(samples: Iterable[Sample], *, policies: Sequence[Policy] = ())
         count["samples"] += 1
         count["truncated"] += sample.truncated
         scores = totals.by_repeat.setdefault(sample.repeat, [])
+        group = {} if sample.group is None else totals.groups.setdefault(sample.group, {})
         if sample.score is None:
             count[sample.outcome] += 1
             continue
@@ -64,9 +66,7 @@ def tally_samples(samples: Iterable[Sample], *, policies: Sequence[Policy] = ())
         item_scores = totals.scores.setdefault(sample.item, [])
         item_scores.append(sample.score)
         totals.votes.setdefault(sample.item, []).append(shorten_vote(sample.extracted))
-        if sample.group is not None:
-            # the same list as in `scores`, so that later repeats count in the group too
-            totals.groups.setdefault(sample.group, {})[sample.item] = item_scores
+        group[sample.item] = item_scores  # the same list, so that later repeats count in the group too
         for policy in policies:
             score = score_under(policy, sample)
             if score is not None:

@@ -72,7 +72,7 @@ def estimate_groups(
     if not any(by_item.values()):
         return ()
     parts = sorted((groups or {}).items())
-    of_groups = (estimate(metric, part, part=f"group={name}") for name, part in parts)
+    of_groups = (estimate(metric, part, part=f"group={name}") for name, part in parts if part)
     return (estimate(metric, by_item, headline=headline), *of_groups)
 
 

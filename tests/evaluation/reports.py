@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from storage.artifacts import Artifacts
@@ -22,6 +24,7 @@ from tasks.evaluation.evaluation_records import (
     Usage,
 )
 from tasks.evaluation.record_lines import write_lines
+from tasks.evaluation.results.results_file import write_files
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = "c" * 64
@@ -92,6 +95,15 @@ def with_artifacts(result: TaskResult, artifacts: Artifacts, samples: Iterable[S
             "samples": tuple(write_lines(artifacts, "samples", half) for half in (kept[:2], kept[2:])),
         }
     )
+
+
+def write_report(made: EvalReport, samples: Sequence[Sample] = SAMPLES, *, output_path: Path) -> Path:
+    """The results file of a report whose tasks have these samples each, without prompts and replies."""
+    with TemporaryDirectory() as folder:
+        artifacts = Artifacts(Path(folder))
+        shards = (write_lines(artifacts, "samples", samples),)
+        results = tuple(result.model_copy(update={"samples": shards}) for result in made.results)
+        return write_files(made.model_copy(update={"results": results}), artifacts, output_path=output_path)
 
 
 def _key(sample: Sample) -> str | None:

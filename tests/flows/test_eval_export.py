@@ -11,22 +11,16 @@ import pytest
 from flows.running.settings import configure_steps, settings
 from storage import connections
 from storage.evaluations import Evaluations
-from tasks.evaluation.evaluation_records import Sample, TaskResult
 from tasks.evaluation.results.finding_runs import find_run
-from tasks.evaluation.results.results_file import write_results
 from tests.command import run_apart, run_here
-from tests.evaluation.reports import SAMPLES, report, task_result
+from tests.evaluation.reports import SAMPLES, report, task_result, write_report
 
 NOWHERE = "postgresql://me@127.0.0.1:9/trivet"
 
 
-def own(result: TaskResult) -> tuple[Sample, ...]:
-    return SAMPLES
-
-
 def file(folder: Path, id: str = "a1b2c3d4e5f60718") -> Path:
     made = report(task_result("Sums"), task_result("Terms"), id=id)
-    return write_results(made, own, output_path=folder / f"{id}.json")
+    return write_report(made, output_path=folder / f"{id}.json")
 
 
 def test_a_run_is_exported_for_the_harness(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 from flows.cli import app
 from flows.running.run_state import EvaluationRun
 from tasks.evaluation.evaluation_records import ModelFacts, Sample
-from tasks.evaluation.results.results_file import write_results
 from tasks.grading.sample_statistics import summarise_single
 from tests.command import Done
-from tests.evaluation.reports import report, task_result
+from tests.evaluation.reports import report, task_result, write_report
 
 
 def run(*arguments: object) -> Done:
@@ -33,7 +32,7 @@ def write(folder: Path, name: str, samples: list[Sample], task: str = "Sums", **
     plain = {"metrics": summary.metrics, "estimates": summary.estimates, "counts": summary.counts, "judge": None}
     result = task_result(task, **(plain | changed))
     made = report(result, id=f"{name:0<16}", model=ModelFacts(name=name, backend="replay"))
-    return write_results(made, lambda _: samples, output_path=folder / name / "results.json")
+    return write_report(made, samples, output_path=folder / name / "results.json")
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def test_a_ranking_is_written_to_a_file(two: tuple[Path, Path], tmp_path: Path) 
 
 def test_only_the_last_run_of_the_same_settings_is_ranked(two: tuple[Path, Path]) -> None:
     made = report(task_result(), id="b" * 16, model=ModelFacts(name="new", backend="replay"))
-    write_results(made, lambda _: [], output_path=two[0].parents[1] / "again.json")
+    write_report(made, [], output_path=two[0].parents[1] / "again.json")
     ranked = run("results", "--path", two[0].parents[1], "--format", "json").json["scores"]
     assert [one["model"] for one in ranked].count("new") == 1
     ranked = run("results", "--path", two[0].parents[1], "--format", "json", "--all").json["scores"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from models.model_errors import ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse
-from tasks.evaluation.benchmarks.mtbench import BENCHMARK as MTBENCH
+from tasks.evaluation.benchmarks.judged_ratings import MT_BENCH as MTBENCH
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Response, Sample
 from tasks.grading import judge_grading as judging

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from models.protocols import ChatRequest, ChatResponse
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Example, Family, Item, Reply, Response, Sample, Sampling
-from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
+from tasks.grading.code.code_grading import BROKEN, Verdict, grade_program, summarise_code
 from tasks.grading.grading_records import Summary, TemplateUnusable, make_sample
 from tasks.grading.judge_grading import (
     AskAll,
@@ -27,7 +27,7 @@ from tasks.grading.judge_grading import (
 from tasks.grading.reading import POLICIES, Policy, visible_answer
 from tasks.grading.sample_statistics import summarise_repeats, summarise_single
 from tasks.measure.estimates import Share
-from tasks.sandbox import Sandbox, shared_sandbox
+from tasks.sandbox import Program, Sandbox, shared_sandbox
 
 if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
@@ -36,6 +36,24 @@ PUBLISHED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("published.to
 """Words and tables of published benchmarks."""
 SHOWN_CHARS = 80
 """Most characters of a gold or an answer that a message shows."""
+REMEDY = "in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another; the extra `bigcodebench` has them)"
+LACKS = 3
+"""Exit code of the look-up where the library is missing."""
+LOOK_UP = """\
+import importlib
+import importlib.util
+import sys
+
+name = {name!r}
+standard = getattr(sys, "stdlib_module_names", sys.builtin_module_names)
+try:
+    # turtle is a file of every Python, and of no use without Tk
+    found = importlib.import_module(name) if name in standard else importlib.util.find_spec(name)
+except (ImportError, ValueError):
+    found = None
+if not found:
+    raise SystemExit({lacks})
+"""
 
 __all__ = ["AskAll", "BaseBenchmark", "Judge", "Summary", "Tools", "is_whole"]
 
@@ -251,6 +269,28 @@ class CodeBenchmark(BaseBenchmark):
         yield from super().check([item for item in items if item.id not in unscorable], tools)
 
 
+def explain_missing(names: Iterable[str], sandbox: Sandbox) -> str | None:
+    """Return why an item that needs these libraries has no score here, naming those that are missing; else None."""
+    try:
+        missing = [name for name in dict.fromkeys(names) if not _has_library(name, sandbox)]
+    except _LookUpFailed as failed:
+        return f"{BROKEN}its libraries could not be looked up: {failed}"
+    noun, verb = ("libraries", "are") if len(missing) > 1 else ("library", "is")
+    return f"{noun} {', '.join(missing)} {verb} not {REMEDY}" if missing else None
+
+
+class _LookUpFailed(Exception):
+    """The sandbox did not execute the look-up; an exception, so that the cache does not keep it."""
+
+
+@lru_cache(maxsize=4096)  # each executes a program, and items share libraries
+def _has_library(name: str, sandbox: Sandbox) -> bool:
+    execution = sandbox.run(Program(LOOK_UP.format(name=name, lacks=LACKS)))
+    if not execution.passed and execution.exit_code != LACKS:
+        raise _LookUpFailed(execution.reason or execution.status)
+    return execution.passed
+
+
 class Rating(NamedTuple):
     """The score of a response, put together from its judgments."""
 
@@ -269,7 +309,7 @@ class JudgedBenchmark(BaseBenchmark):
     family: Family = "judge"
 
     def requests(self, item: Item, answers: Sequence[str]) -> Mapping[str, ChatRequest]:
-        """Return the requests to the judge by name of the judgment; none without an answer. Raises TemplateUnusable."""
+        """Return the requests to the judge on a response that says something, by judgment. Raises TemplateUnusable."""
         raise NotImplementedError
 
     def verdict_in(self, judgment: str) -> Any:
@@ -290,13 +330,13 @@ class JudgedBenchmark(BaseBenchmark):
         judge = tools.judge
         if judge is None:
             raise PreflightFailed(self._no_judge())
-        all_judged: Iterator[Judged[Any]] = judge_responses(
-            answered,
-            requests_of=lambda item, response: self.requests(item, visible_answers(item, response)),
-            read=partial(self.read_verdict, judge),
-            judge=judge,
-        )
-        for judged in all_judged:
+
+        def requests_of(item: Item, response: Response) -> Mapping[str, ChatRequest]:
+            answers = visible_answers(item, response)
+            return self.requests(item, answers) if any(answers) else {}
+
+        read: Callable[[ChatResponse], Any] = partial(self.read_verdict, judge)
+        for judged in judge_responses(answered, requests_of=requests_of, read=read, judge=judge):
             answers = visible_answers(judged.item, judged.response)
             rating = self.rate(judged, answers)
             yield make_judged_sample(judged, judge=judge, missing=not all(answers), **rating._asdict())

@@ -1,4 +1,4 @@
-"""Finds benchmarks: ours, those of installed packages, and user files by path; makes new ones from a template."""
+"""Finds benchmarks: ours, those of installed packages, and user files by path."""
 
 from __future__ import annotations
 
@@ -56,17 +56,16 @@ def find_benchmark(name_or_path: str) -> BaseBenchmark:
     target, _, class_name = name_or_path.rpartition(":")
     if name_or_path.endswith(YAML):
         return open_yaml(_require_file(name_or_path))
-    if target or name_or_path.endswith(".py"):
-        require_code(f"the task {name_or_path}")
     if name_or_path.endswith(".py"):
-        return _select_benchmark(load_file(_require_file(name_or_path)), None, name_or_path)
-    if target.endswith(".py"):
-        return _select_benchmark(load_file(_require_file(target)), class_name, name_or_path)
+        target, class_name = name_or_path, ""
     if target:
+        require_code(f"the task {name_or_path}")
         try:
-            return _select_benchmark(importlib.import_module(target), class_name, name_or_path)
+            is_file = target.endswith(".py")
+            module = load_file(_require_file(target)) if is_file else importlib.import_module(target)
         except ImportError as error:
             raise BenchmarkUnusable(f"{name_or_path}: {target} cannot be imported ({error})") from error
+        return _select_benchmark(module, class_name, name_or_path)
     # cheapest first: only the last look-up imports every installed package
     built_in = _load_built_in()
     if name_or_path in built_in:

@@ -18,7 +18,6 @@ from unittest.mock import patch
 from pydantic import JsonValue
 
 from models.protocols import Chat, LogLikelihood
-from storage.artifacts import Artifacts
 from tasks.calls import ResponseStore
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
@@ -37,16 +36,14 @@ from tasks.evaluation.harness.harness_tasks import (
     load_tasks,
     silence_loggers,
 )
-from tasks.evaluation.record_lines import write_lines
-from tasks.evaluation.results.foreign_results import strip_filter
-from tasks.evaluation.running.open_models import Asking
+from tasks.evaluation.results.foreign_results import read_estimates, strip_filter
 from tasks.evaluation.running.planning import RunSettings
 from tasks.evaluation.running.shard_grading import measure_coverage
 from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, STOP
 from tasks.grading.grading_records import make_unanswered_sample
 from tasks.grading.sample_statistics import tally_samples
 from tasks.measure.estimates import Z, estimate
-from tasks.resources import optional_responses, resources
+from tasks.resources import resources
 
 RESAMPLES = 1000
 """Bootstrap resamples for standard errors without a formula; lm_eval draws 100,000 in one process per CPU."""
@@ -93,27 +90,6 @@ def is_harness_task(name: str, include_path: Path | None) -> bool:
         return name in list_tasks(include_path, cache_folder=resources().home / "cache")
     except BenchmarkUnusable:
         return False
-
-
-def evaluate_and_store(
-    name: str, asking: Asking, artifacts: Artifacts, *, settings: RunSettings, include_path: Path | None
-) -> TaskResult:
-    """Evaluate a task of the harness and store its items, responses and samples. Raises as `evaluate_harness` does."""
-    outcome = evaluate_harness(
-        name,
-        model=asking.chat,
-        ask_all=asking.ask_all,
-        responses=optional_responses(),
-        settings=settings,
-        include_path=include_path,
-    )
-    update = {
-        "usage": asking.usage.plus(outcome.result.usage),
-        "samples": (write_lines(artifacts, "samples", outcome.samples),),
-        "items": write_lines(artifacts, "items", outcome.items),
-        "responses": (write_lines(artifacts, "responses", outcome.responses),) if outcome.responses else (),
-    }
-    return outcome.result.model_copy(update=update)
 
 
 def evaluate_harness(
@@ -387,51 +363,34 @@ def _read_metrics(results: Mapping[str, Any]) -> dict[str, JsonValue]:
 def _read_estimates(group: Mapping[str, Any], read: Sequence[_Task], samples: Sequence[Sample]) -> Iterator[Estimate]:
     """Yield a single task's estimates, or a group's (without any, its samples' mean) and each task's as parts of it."""
     if len(read) > 1:
-        keys = list(_list_metric_keys(group))
         n = sum(task.results["sample_len"] for task in read)
-        for key in keys:
-            better = all(task.rises(key) for task in read)
-            yield from _read_estimate(group, key, n=n, headline=key == keys[0], better=better)
-        scores = {} if keys else tally_samples(samples).scores
+        group_metrics = list(read_estimates(_read_metrics(group), n=n))
+        for place, metric in enumerate(group_metrics):
+            better = all(task.rises(metric.metric) for task in read)
+            yield metric.model_copy(
+                update={"headline": place == 0, "higher_is_better": better, **_normal_interval(metric)}
+            )
+        scores = {} if group_metrics else tally_samples(samples).scores
         if scores:
             better = all(task.rises(task.main) for task in read)
             yield estimate(strip_filter(read[0].main), scores, headline=True, higher_is_better=better)
     for task in read:
         task_samples = [sample for sample in samples if len(read) == 1 or sample.group == task.name]
         values, part = tally_samples(task_samples).values, "" if len(read) == 1 else f"task={task.name}"
-        for key in _list_metric_keys(task.results):
-            headline, n = len(read) == 1 and key == task.main, task.results["sample_len"]
-            for task_estimate in _read_estimate(
-                task.results, key, n=n, part=part, headline=headline, better=task.rises(key)
-            ):
-                by_item = values.get(strip_filter(key), {})
-                # where the metric is the mean over the items, the interval is computed as for benchmarks of ours
-                if by_item and math.isclose(
-                    task_estimate.value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9
-                ):
-                    interval = estimate(key, by_item)
-                    yield task_estimate.model_copy(update={"low": interval.low, "high": interval.high})
-                else:
-                    yield task_estimate
+        for metric in read_estimates(_read_metrics(task.results), n=task.results["sample_len"]):
+            by_item, interval = values.get(metric.metric, {}), _normal_interval(metric)
+            # where the metric is the mean over the items, the interval is computed as for benchmarks of ours
+            if by_item and math.isclose(metric.value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9):
+                interval = estimate(metric.metric, by_item).model_dump(include={"low", "high"})
+            headline = len(read) == 1 and metric.metric == strip_filter(task.main)
+            better = {"headline": headline, "higher_is_better": task.rises(metric.metric)}
+            yield metric.model_copy(update={"part": part, **better, **interval})
 
 
-def _read_estimate(
-    results: Mapping[str, Any], key: str, *, n: int, headline: bool, better: bool, part: str = ""
-) -> Iterator[Estimate]:
-    """Yield the estimate of a metric, `metric,filter`, with its standard error; nothing if its value is no number."""
-    value, std_err = _parse_number(results[key]), _parse_number(results.get(key.replace(",", "_stderr,", 1)))
-    if value is not None:
-        yield Estimate(
-            metric=strip_filter(key),
-            part=part,
-            value=value,
-            std_err=std_err,
-            low=None if std_err is None else value - Z * std_err,
-            high=None if std_err is None else value + Z * std_err,
-            n=n,
-            headline=headline,
-            higher_is_better=better,
-        )
+def _normal_interval(metric: Estimate) -> dict[str, float | None]:
+    """Return the ends of a metric's 95 % interval by its standard error; empty without one."""
+    reach = None if metric.std_err is None else Z * metric.std_err
+    return {} if reach is None else {"low": metric.value - reach, "high": metric.value + reach}
 
 
 def _list_metric_keys(results: Mapping[str, Any]) -> Iterator[str]:

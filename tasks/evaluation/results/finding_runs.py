@@ -69,10 +69,8 @@ class FoundRun:
         except (MissingArtifact, DamagedArtifact):
             texts_of = None
         for sample in self.samples(result.task):
-            item, response = texts_of(sample) if texts_of else Texts(None, None)
-            yield SampleTexts(
-                sample, item.prompts if item else (), [turn.text for turn in response.turns] if response else ()
-            )
+            texts = texts_of(sample) if texts_of else Texts()
+            yield SampleTexts(sample, texts.prompts, texts.replies)
 
     def require(self, task: str) -> None:
         """Refuse a task that the run does not have. Raises ResultsUnusable, naming the tasks that it has."""
@@ -162,10 +160,10 @@ def look_up(run: FoundRun, task: str, sample: Sample, artifacts: Artifacts, reca
     """Return a sample with its texts, from the artifacts, the results file or the response store (`recall`, by key)."""
     (result,) = (task_result for task_result in run.report.results if task_result.task == task)
     try:
-        item, response = RecordedTask(result, artifacts, only=sample.item)(sample)
+        texts = RecordedTask(result, artifacts, only=sample.item)(sample)
     except (MissingArtifact, DamagedArtifact):  # another machine's run, or one that `trivet gc` has cleared
-        item, response = None, None
-    notes: list[str] = []
+        texts = Texts()
+    (item, response), notes = texts, list[str]()
     # without the response only the first key is surely the model's: those of its turns precede the judge's
     answer_keys = [turn.key for turn in response.turns if turn.key] if response else list(sample.keys[:1])
     try:
@@ -173,12 +171,12 @@ def look_up(run: FoundRun, task: str, sample: Sample, artifacts: Artifacts, reca
     except DatabaseUnavailable as error:
         stored = {}
         notes.append(f"the model calls are not shown: {error}")
-    calls: list[Call] = []
-    for key in sample.keys:
-        if key in stored:
-            calls.append(_read_call(key, stored[key], by="model" if key in answer_keys else "judge"))
-    prompts = item.prompts if item else ()
-    replies = tuple(turn.text for turn in response.turns) if response else ()
+    calls = [
+        _read_call(key, stored[key], by="model" if key in answer_keys else "judge")
+        for key in sample.keys
+        if key in stored
+    ]
+    prompts, replies = texts.prompts, texts.replies
     if run.path and not (prompts and replies):
         lines, own = read_samples_with_texts(run.path, task), (sample.item, sample.repeat)
         if line := next((line for line in lines if (line.sample.item, line.sample.repeat) == own), None):

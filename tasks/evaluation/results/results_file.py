@@ -21,7 +21,7 @@ from storage.evaluated import EvalSettings, Evaluated, Model, Run, Task
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import OptionUnusable, ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult, mask_secrets
-from tasks.evaluation.record_lines import RecordedTask, Texts, read_shards
+from tasks.evaluation.record_lines import RecordedTask, read_shards
 from tasks.evaluation.results.foreign_results import SampleTexts, format_arguments, read_foreign_report
 
 if TYPE_CHECKING:
@@ -37,28 +37,21 @@ TEXT_FIELDS = ("prompt", "response")
 """Further fields of a line of the samples file: its prompts and replies, turn by turn."""
 
 
-def write_results(
-    report: EvalReport,
-    samples: Callable[[TaskResult], Iterable[Sample]],
-    *,
-    output_path: Path,
-    artifacts: Artifacts | None = None,
-) -> Path:
+def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) -> Path:
     """Write the samples of each task, then the results file, and return its path. Raises StoreUnreachable.
 
     output_path: the file if it ends in .json, else the folder of `MODEL/results_TIME.json`.
-    artifacts: holds the texts behind the samples; without it none are written.
     """
     path = output_path
     if path.suffix != ".json":
         path = output_path / safe_name(report.run.model.name) / f"results_{_format_time(report)}.json"
     for result in report.results:
-        texts = RecordedTask(result, artifacts) if artifacts else None
+        texts_of = RecordedTask(result, artifacts)
         with files.replacing(samples_path(path, report, result.task)) as file:
-            for sample in samples(result):
-                item, response = texts(sample) if texts else Texts(None, None)
-                turns = (list(item.prompts) if item else [], [turn.text for turn in response.turns] if response else [])
-                file.write(_encode_json(sample.model_dump() | dict(zip(TEXT_FIELDS, turns, strict=True))) + b"\n")
+            for sample in read_shards(artifacts, result.samples, Sample):
+                texts = texts_of(sample)
+                turns = zip(TEXT_FIELDS, (texts.prompts, texts.replies), strict=True)
+                file.write(_encode_json(sample.model_dump() | dict(turns)) + b"\n")
     files.write(path, _encode_json(build_content(report), indent=2) + b"\n")
     return path
 
@@ -197,16 +190,6 @@ def store_run_with(
         # a transaction for each task
         changed += evaluations.write([build_rows(report, result, partial(samples, result))])
     return changed
-
-
-def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) -> Path:
-    """Write the results file and the samples beside it, and return its path. Raises StoreUnreachable."""
-    return write_results(
-        report,
-        lambda result: read_shards(artifacts, result.samples, Sample),
-        output_path=output_path,
-        artifacts=artifacts,
-    )
 
 
 def build_rows(report: EvalReport, result: TaskResult, samples: Callable[[], Iterable[Sample]]) -> Evaluated:

@@ -265,7 +265,7 @@ def plan_task(
         "model_args": model.shapes_answers,
         "judge": judge and describe_judge(judge),
         **({} if chosen is None else {"samples": list(chosen)}),
-        **describe_reading(extract),
+        **({} if extract == "published" else {"extract": extract}),
         **describe_demonstrations(settings.demonstrations, examples),
         **describe_programs(ks, unsafe_code=unsafe_code, python=identify_other_python() if programs else ""),
     }
@@ -310,11 +310,6 @@ def take_first(items: Iterator[Item], first: int | float | None) -> Iterator[Ite
         return islice(items, first)
     all_items = list(items)  # a part of them needs their number, so here alone all are held in memory
     return iter(all_items[: math.ceil(len(all_items) * first)])  # as lm_eval rounds
-
-
-def describe_reading(extract: Policy) -> dict[str, JsonValue]:
-    """Return the settings that say how answers are extracted; empty where it is as published."""
-    return {} if extract == "published" else {"extract": extract}
 
 
 def describe_demonstrations(demonstrations: str | None, examples: Ref | None) -> dict[str, JsonValue]:

@@ -12,7 +12,7 @@ from tasks.evaluation.evaluation_records import Item, Sample, Sampling, TaskResu
 from tasks.evaluation.record_lines import read_lines, read_shards
 from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.run_comparison import Change, Comparison, compare
-from tasks.evaluation.running.generation import Generated
+from tasks.evaluation.running.generation import Generated, replay
 from tasks.evaluation.running.open_models import Asking, ModelSpec, identify_model
 from tasks.evaluation.running.planning import (
     PROGRAM_SETTINGS,
@@ -21,9 +21,7 @@ from tasks.evaluation.running.planning import (
     PlannedTask,
     RunSettings,
     describe_programs,
-    describe_reading,
 )
-from tasks.evaluation.running.replaying import replay
 from tasks.evaluation.running.shard_grading import build_result, find_problems, score_shard
 from tasks.evaluation.running.task_choice import find_task, plan_run, select_judge
 from tasks.grading.reading import POLICIES, Policy
@@ -141,11 +139,8 @@ def _plan_again(
         ks = tuple(k for k in asked_ks if isinstance(k, int))
     ks, unsafe_code = ks if programs or repeats != 1 else (), settings.unsafe_code and programs
     old_settings = {name: value for name, value in old.settings.items() if name not in (*PROGRAM_SETTINGS, "extract")}
-    extract: Policy = "published"
-    if benchmark.reads_answers:
-        for policy in POLICIES:
-            extract = policy if policy == old.settings.get("extract") else extract
-        extract = settings.extract or extract
+    read_then = next((policy for policy in POLICIES if policy == old.settings.get("extract")), "published")
+    extract: Policy = (settings.extract or read_then) if benchmark.reads_answers else "published"
     return PlannedTask(
         task=old.task,
         benchmark=benchmark_name,
@@ -161,7 +156,7 @@ def _plan_again(
         extract=extract,
         unsafe_code=unsafe_code,
         settings=old_settings
-        | describe_reading(extract)
+        | ({} if extract == "published" else {"extract": extract})
         | describe_programs(ks, unsafe_code=unsafe_code, python=identify_other_python() if programs else ""),
     )
 

@@ -34,7 +34,7 @@ from tasks.evaluation.evaluation_errors import (
 from tasks.evaluation.evaluation_records import Item, ModelFacts, Reply
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.evaluation.running.generation import build_request
+from tasks.evaluation.running.generation import build_request, find_recorded, read_recorded
 from tasks.evaluation.running.open_models import ModelSpec, identify_model, open_model
 from tasks.evaluation.running.planning import (
     EvaluationRequest,
@@ -43,7 +43,6 @@ from tasks.evaluation.running.planning import (
     TaskChoice,
     plan_task,
 )
-from tasks.evaluation.running.replaying import find_recorded, read_recorded
 from tasks.resources import optional_responses
 
 if TYPE_CHECKING:

@@ -91,14 +91,13 @@ def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summ
     requested one that does not is in `k_left_out`, with the reason. Keys are `pass@k` and, where a group is a language,
     `python_pass@k`, as in evalchemy (eval/chat_benchmarks/HumanEval); other groups are among the estimates alone.
     """
-    groups = set[str]()
-    totals = tally_samples(_collect_groups(samples, groups))
-    languages = {language: name for name in groups if (language := find_language_name(name))}
+    totals = tally_samples(samples)
+    languages = {language: name for name in totals.groups if (language := find_language_name(name))}
     first = languages.get("python") if len(languages) > 1 else None  # the others are translations of it
     parts = [Part("", "", totals.scores, headline=first is None)]
-    for name in sorted(groups):
+    for name, scores in sorted(totals.groups.items()):
         prefix, part = f"{name}_" if find_language_name(name) else None, "" if name == first else f"group={name}"
-        parts.append(Part(prefix, part, totals.groups.get(name, {}), headline=name == first))
+        parts.append(Part(prefix, part, scores, headline=name == first))
     sizes = sorted({1, *(ks or USUAL_KS)})  # pass@1 is the headline, whatever is requested
     passes_by_part = [(part, dict(part.passes(sizes))) for part in parts]
     metrics: dict[str, JsonValue] = {}
@@ -145,11 +144,3 @@ class Part(NamedTuple):
             return {}
         noun = f"{'scored ' if counts.unscored else ''}sample{'s' if self.fewest > 1 else ''}"
         return {f"{self.prefix}pass@{k}": f"{item} has {self.fewest} {noun}" for k in ks if k > self.fewest}
-
-
-def _collect_groups(samples: Iterable[Sample], groups: set[str]) -> Iterator[Sample]:
-    """Yield the samples unchanged and add their groups to `groups`, also those without a scored sample."""
-    for sample in samples:
-        if sample.group is not None:
-            groups.add(sample.group)
-        yield sample

@@ -13,7 +13,7 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Tools
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.evaluation.running.replaying import match_responses, read_recorded
+from tasks.evaluation.running.generation import match_responses, read_recorded
 from tasks.grading.math.math_grader import MathGrader
 
 SAMPLES = Path(__file__).parents[2] / "samples"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluation.benchmarks.base import Tools
+from tasks.evaluation.benchmarks.base import REMEDY, Tools, explain_missing
 from tasks.evaluation.benchmarks.code.bigcodebench import (
     BENCHMARKS,
     FOREIGN,
@@ -16,7 +16,6 @@ from tasks.evaluation.benchmarks.code.bigcodebench import (
     BigCodeBench,
     build_program,
 )
-from tasks.evaluation.benchmarks.code.sandbox_libraries import REMEDY, explain_missing
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.codeforces import BENCHMARK as FORCES
+from tasks.evaluation.benchmarks.code.contests import FORCES
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded

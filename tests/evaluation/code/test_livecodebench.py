@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code import livecodebench_tests as running
-from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench
-from tasks.evaluation.benchmarks.code.sandbox_libraries import REMEDY
+from tasks.evaluation.benchmarks.base import REMEDY, Tools
+from tasks.evaluation.benchmarks.code import contest_tests as running
+from tasks.evaluation.benchmarks.code.contests import V2, V5, LiveCodeBench
 from tasks.evaluation.evaluation_records import Item, Reply, Response
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.grading.code.code_grading import Verdict
@@ -19,7 +18,6 @@ from tasks.sandbox import Execution, Program, Sandbox
 
 PROGRAMS = Path(__file__).parents[2] / "samples" / "programs"
 DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
-V2, V5 = BENCHMARKS
 SOLUTIONS: dict[str, str] = json.loads((PROGRAMS / "livecodebench_solutions.json").read_text("utf-8"))
 FERRY = SOLUTIONS["ferry_a"]
 CASES = json.loads((PROGRAMS / "livecodebench_programs.json").read_text("utf-8"))
@@ -52,7 +50,7 @@ def stdin(given: str, expected: str) -> dict[str, str]:
 
 
 def test_right_solutions_pass_all_tests(tools: Tools) -> None:
-    for benchmark in BENCHMARKS:
+    for benchmark in (V2, V5):
         pairs = [
             (item, Response(item=item.id, turns=(Reply(text=fenced(SOLUTIONS[item.id])),)))
             for item in items_of(benchmark).values()
@@ -171,6 +169,6 @@ def test_tuples_are_lists_and_numbers_numbers(returned: str, sandbox: Sandbox) -
     assert V2.try_out(item, fenced(f"def f(x): return {returned}"), sandbox).score == 1
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda one: one.name)
+@pytest.mark.parametrize("benchmark", [V2, V5], ids=lambda one: one.name)
 def test_right_programs_pass_and_wrong_ones_do_not(benchmark: LiveCodeBench, tools: Tools) -> None:
     assert list(benchmark.check(list(benchmark.items(DATA)), tools)) == []

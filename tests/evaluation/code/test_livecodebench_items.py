@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.evaluation.benchmarks.code import livecodebench_tests
-from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench, extract_last_block
-from tasks.evaluation.benchmarks.code.livecodebench_tests import (
+from tasks.evaluation.benchmarks.code import contest_tests
+from tasks.evaluation.benchmarks.code.contest_tests import (
     build_program,
     check_kind,
     describe_output_difference,
@@ -26,11 +25,11 @@ from tasks.evaluation.benchmarks.code.livecodebench_tests import (
     read_tests,
     unpack,
 )
+from tasks.evaluation.benchmarks.code.contests import V2, V5, LiveCodeBench, extract_last_block
 from tasks.evaluation.evaluation_records import Item, Sample
 from tasks.evaluation.running.benchmark_data import Data
 
 FOLDER = Path(__file__).parents[2] / "samples" / "benchmarks"
-V2, V5 = BENCHMARKS
 CASES = json.loads((FOLDER.parent / "programs" / "livecodebench_programs.json").read_text("utf-8"))
 
 
@@ -58,7 +57,7 @@ def test_a_window_leaves_out_other_contests() -> None:
 
 
 def test_settings_are_those_of_evalchemy() -> None:
-    assert [(one.name, one.repeats, one.sampling.temperature, one.sampling.max_tokens) for one in BENCHMARKS] == [
+    assert [(one.name, one.repeats, one.sampling.temperature, one.sampling.max_tokens) for one in (V2, V5)] == [
         ("LiveCodeBench", 6, 0.7, 32768),
         ("LiveCodeBenchv5", 3, 0.7, 32768),
     ]
@@ -210,7 +209,7 @@ def test_tests_that_cannot_be_run_are_told_apart(private: str, why: str) -> None
 
 
 def test_a_text_that_unpacks_to_more_than_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(livecodebench_tests, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(contest_tests, "MOST_BYTES", 1 << 20)
     assert len(unpack(packed(pickle.dumps("a" * 1_000_000)))) == 1_000_000
     with pytest.raises(ValueError, match="more than 1 MiB when unpacked"):
         unpack(packed(b"a" * (1 << 24)))
@@ -239,4 +238,4 @@ def test_values_are_equal_as_python_holds_them_equal(returned: str, expected: st
 
 def test_a_future_import_stays_first() -> None:
     source = build_program('"""Doc."""\nfrom __future__ import annotations\nprint(1)', None).source
-    assert source == f'from __future__ import annotations\n{livecodebench_tests.PRELUDE}\n"""Doc."""\nprint(1)'
+    assert source == f'from __future__ import annotations\n{contest_tests.PRELUDE}\n"""Doc."""\nprint(1)'

@@ -20,17 +20,15 @@ import pytest
 from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, LogProb, Text
 from models.scripted import Rule, ScriptedChat
-from storage.artifacts import Artifacts
 from tasks.bulk import ask_all
 from tasks.calls import CallSettings, Limits
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataMissing, NeedsLogLikelihood, UnknownTask
-from tasks.evaluation.evaluation_records import Item, Response, Sample
-from tasks.evaluation.harness.harness_run import HarnessOutcome, evaluate_and_store, evaluate_harness, is_harness_task
+from tasks.evaluation.harness.harness_run import HarnessOutcome, evaluate_harness, is_harness_task
 from tasks.evaluation.harness.harness_tasks import list_tasks
-from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.results.results_file import build_rows
 from tasks.evaluation.running.open_models import Asking, ModelSpec, release_models
 from tasks.evaluation.running.planning import RunSettings
+from tasks.resources import optional_responses
 from tests.evaluation.reports import report
 from tests.kept_responses import Kept
 
@@ -361,18 +359,18 @@ def test_a_yaml_of_the_harness_is_told_from_one_of_ours(tmp_path: Path, text: st
 
 
 @pytest.mark.usefixtures("here")
-def test_what_the_harness_finds_is_kept_like_all_else(folder: Path, artifacts: Artifacts) -> None:
+def test_what_the_harness_finds_is_kept_like_all_else(folder: Path) -> None:
     release_models()
     asking = Asking(ModelSpec(backend="scripted"))
     settings = RunSettings(apply_chat_template=False)
-    result = evaluate_and_store(str(folder / "sums.yaml"), asking, artifacts, settings=settings, include_path=None)
-    assert (result.task, result.family, result.counts.items, result.usage.calls) == ("sums", "pretrain", 4, 4)
-    [samples], [responses] = result.samples, result.responses
+    responses = optional_responses()
+    outcome = evaluate_harness(
+        str(folder / "sums.yaml"), model=asking.chat, ask_all=asking.ask_all, responses=responses, settings=settings
+    )
+    result = outcome.result
+    assert (result.task, result.family, result.counts.items, asking.usage.calls) == ("sums", "pretrain", 4, 4)
     # it says the question again, whose last number is the second summand: none is the sum
-    assert [one.score for one in read_lines(artifacts, samples, Sample)] == [0, 0, 0, 0]
-    assert next(one.text for one in read_lines(artifacts, responses, Response)) == "You said: Q: 2 + 2"
-    assert result.items
-    assert [one.id for one in read_lines(artifacts, result.items, Item)] == [
-        one.item for one in read_lines(artifacts, samples, Sample)
-    ]
+    assert [one.score for one in outcome.samples] == [0, 0, 0, 0]
+    assert outcome.responses[0].text == "You said: Q: 2 + 2"
+    assert [one.id for one in outcome.items] == [one.item for one in outcome.samples]
     assert build_rows(report(result), result, lambda: ()).dataset.name == "sums"

@@ -12,8 +12,8 @@ import pytest
 
 from models.protocols import ChatRequest, ChatResponse
 from tasks.calls import Answer, response_key
-from tasks.evaluation.benchmarks.alpacaeval import BENCHMARK
 from tasks.evaluation.benchmarks.base import Judge, Tools
+from tasks.evaluation.benchmarks.judged_comparisons import ALPACA_EVAL as BENCHMARK
 from tasks.evaluation.evaluation_errors import DataMissing, PreflightFailed
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data

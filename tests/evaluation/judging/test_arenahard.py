@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.benchmarks.arenahard import BENCHMARK
+from tasks.evaluation.benchmarks.judged_comparisons import ARENA_HARD as BENCHMARK
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.base import Summary
-from tasks.evaluation.benchmarks.mtbench import BENCHMARK
+from tasks.evaluation.benchmarks.judged_ratings import MT_BENCH as BENCHMARK
 from tasks.evaluation.evaluation_records import Item, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.evaluation.running.replaying import match_responses, read_recorded
+from tasks.evaluation.running.generation import match_responses, read_recorded
 from tests.evaluation.judging.judges import SAMPLES, Bench, follows, prompt_of, response, says
 
 

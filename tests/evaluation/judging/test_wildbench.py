@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tasks.evaluation.benchmarks.wildbench import BENCHMARK, MOST_WORDS
+from tasks.evaluation.benchmarks.judged_ratings import MOST_WORDS
+from tasks.evaluation.benchmarks.judged_ratings import WILD_BENCH as BENCHMARK
 from tasks.evaluation.evaluation_records import PriorTurn, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.judging.judges import Bench, prompt_of, response, says

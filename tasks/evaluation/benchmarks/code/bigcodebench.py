@@ -26,8 +26,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
-from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools, explain_missing
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import DataFile, Row
 from tasks.grading.code.code_extraction import complete_program, extract_code, put_before

@@ -22,8 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
-from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, explain_missing
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, Row, published_files

@@ -1,4 +1,4 @@
-"""The tests of LiveCodeBench's problems: reads the published files, and runs a program on one test.
+"""The tests of problems of contests: reads LiveCodeBench's published files, and runs a program on one test.
 
 Private tests are base64 of zlib of a pickle of JSON text (lcb_runner/benchmarks/code_generation.py of
 LiveCodeBench/LiveCodeBench). Loading a pickle executes it, so only the opcodes of a pickled text are read.
@@ -18,7 +18,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing
+from tasks.evaluation.benchmarks.base import explain_missing
 from tasks.grading.code.code_extraction import put_before
 from tasks.grading.code.code_grading import BROKEN, Verdict
 from tasks.sandbox import Limits, Program, Sandbox
