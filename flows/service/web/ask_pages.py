@@ -51,7 +51,7 @@ pages = Pages()
 
 def _show_answers(visit: Visit, session: Session | None, answers: Sequence[Answered], *, note: str = "") -> Response:
     """Return the page to ask, with the answers of a session; examples of questions where there are none yet."""
-    cited = next((answered.citations[0] for answered in reversed(answers) if answered.citations), None)
+    cited = next((answered.citations for answered in reversed(answers) if answered.citations), ())
     documents, examples = 0, ()
     try:
         with visit.live.borrow() as current:
@@ -63,7 +63,7 @@ def _show_answers(visit: Visit, session: Session | None, answers: Sequence[Answe
         "ask.html",
         session=session,
         turns=[_turn_context(visit, session, n, answered) for n, answered in enumerate(answers, start=1)],
-        place=place_values(visit, cited) if cited else None,
+        place=place_values(visit, cited),
         note=note,
         documents=documents,
         examples=examples,
@@ -188,7 +188,7 @@ async def answer_question(visit: Visit) -> Response:
         def fill(answered: Answered) -> dict[str, Any]:
             """Return the HTML of a turn and of its cited place, and the conversation's address and ID."""
             n = len(sessions.turns(session.id)) if session else 1
-            place = place_values(visit, answered.citations[0]) if answered.citations else None
+            place = place_values(visit, answered.citations)
             return {
                 "html": visit.fill("turn.html", turn=_turn_context(visit, session, n, answered), note=note),
                 "place": visit.fill("place_part.html", place=place) if place else "",

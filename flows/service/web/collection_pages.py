@@ -21,7 +21,7 @@ from contextlib import suppress
 from filecmp import cmp
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
@@ -116,7 +116,7 @@ def show_indexing(visit: Visit) -> Response:
     return response
 
 
-@pages.post("/documents/upload", needs_folder=True, multipart=True)
+@pages.post("/documents/upload", multipart=True)
 async def upload_files(visit: Visit) -> Response:
     """Take files into the folder of the documents, and index. Raises Problem."""
     indexing = _indexing(visit)
@@ -134,7 +134,10 @@ async def upload_files(visit: Visit) -> Response:
 
 
 def _indexing(visit: Visit) -> Indexing:
-    return cast(Indexing, visit.indexing)  # a page that needs a folder is shown only where there is one
+    """Return what indexes the documents that a page changes. Raises Problem where there are none to change."""
+    if visit.indexing is None:
+        raise Problem(409, "this server has no folder of documents; start it with --documents DIR")
+    return visit.indexing
 
 
 def files_in(indexing: Indexing) -> dict[str, Path]:
@@ -154,7 +157,7 @@ def _find_file(name: str, files_by_name: Mapping[str, Path]) -> Path:
     raise Problem(404, f"{name[:80]} is no longer in the folder of the documents; load the list again")
 
 
-@pages.get("/documents/remove", needs_folder=True)
+@pages.get("/documents/remove")
 def confirm_removal(visit: Visit) -> Response:
     """Show what would be removed, with the button that does it. Raises Problem."""
     name = visit.query.get("file", "")
@@ -179,7 +182,7 @@ def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
     )
 
 
-@pages.post("/documents/remove", needs_folder=True)
+@pages.post("/documents/remove")
 def remove_document(visit: Visit) -> Response:
     """Remove the files that hold a document, and index. Raises Problem."""
     for path in _files_to_remove(visit, visit.form.get("file", ""))[0]:
@@ -192,7 +195,7 @@ def remove_document(visit: Visit) -> Response:
     return RedirectResponse(visit.to("/documents"), 303)
 
 
-@pages.post("/documents/again", needs_folder=True)
+@pages.post("/documents/again")
 def read_again(visit: Visit) -> Response:
     """Index once more; a document that is named is read again. Raises Problem."""
     name = visit.form.get("file", "")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from flows.service.answering import Question, body_of, respond
 from flows.service.live_index import LiveIndex
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tasks.rag.indexing.index_report import DocumentStatus
 
 MOST_HITS, MOST_NUMBERS, MOST_RUNS = 50, 1_000, 200
+Body = TypeVar("Body", bound=BaseModel)
 
 
 def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]]:
@@ -137,12 +138,7 @@ def routes(workplace: Workplace) -> APIRouter:
     """Return the JSON routes; all but /health ask for the auth string."""
     collections, evaluations = workplace.collections, workplace.evaluations
 
-    async def authorize(request: Request) -> None:
-        if not await workplace.admits(request):
-            message = "send the server's auth string as `Authorization: Bearer …`; the server says where it is kept"
-            raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
-
-    public, router = APIRouter(), APIRouter(dependencies=[Depends(authorize)])
+    public, router = APIRouter(), APIRouter(dependencies=[Depends(workplace.authorize)])
 
     @public.get("/health")
     def health() -> JSONResponse:
@@ -169,10 +165,7 @@ def routes(workplace: Workplace) -> APIRouter:
     @router.post("/ask", openapi_extra=body, responses={200: {"model": Answered}})
     async def ask(request: Request) -> Response:
         """Answer a question, whole or as server-sent events."""
-        try:
-            question = Question.model_validate_json(await body_of(request))
-        except ValidationError as error:
-            raise HTTPException(422, f'{first_fault(error)}; send JSON such as {{"question": "…"}}') from error
+        question = await read_body(request, Question)
         if not question.question.strip():
             raise HTTPException(422, "the question is empty; ask with at least one word")
         if question.session and question.history:
@@ -217,7 +210,12 @@ def routes(workplace: Workplace) -> APIRouter:
     return public
 
 
-def first_fault(error: ValidationError) -> str:
-    """Say where the first fault of a request body is, and what it is."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the body'}: {first['msg']}"
+async def read_body(request: Request, model: type[Body], *, status: int = 422) -> Body:
+    """Return the JSON body of a request as a value. Raises HTTPException, with `status` where the body does not fit."""
+    try:
+        return model.model_validate_json(await body_of(request))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the body"
+        needed = ", ".join(name for name, field in model.model_fields.items() if field.is_required())
+        raise HTTPException(status, f"{place}: {first['msg']}; send JSON with {needed}") from error

@@ -12,7 +12,6 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import Field
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from flows.service.answering import Asking, Busy, Question, Refusal
@@ -126,9 +125,5 @@ class McpDoor:
         self._workplace = workplace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not await self._workplace.admits(Request(scope)):
-            sentence = "send the server's auth string as `Authorization: Bearer …`"
-            refused = JSONResponse({"error": sentence}, 401, {"WWW-Authenticate": "Bearer"})
-            await refused(scope, receive, send)
-            return
+        await self._workplace.authorize(Request(scope))
         await self.manager.handle_request(scope, receive, send)

@@ -16,18 +16,18 @@ from itertools import pairwise
 from typing import Any, Literal
 from uuid import uuid4
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field
 
-from flows.service.answering import Busy, Question, Refusal, body_of
+from flows.service.answering import Busy, Question, Refusal, refusal_of
 from flows.service.web.answer_parts import markdown_of
-from flows.service.web.doors import first_fault
+from flows.service.web.doors import read_body
 from flows.service.web.place_page import picture_link
 from flows.service.web.visits import Workplace
 from tasks.rag.answers import SHORT_FIELDS, Answered, Citation, Turn, cited_place
 
-MODEL = "trivet"
+PREFIX, MODEL = "/v1", "trivet"
 ALIVE_S = 10.0
 """Seconds between signs of life before a stream has content."""
 LINK = re.compile(r"\[\\\[(\d+)\\\]\]\([^)\s[]*\)")  # these three: what `markdown_of` writes
@@ -59,79 +59,57 @@ class Message(BaseModel):
 class ChatRequest(BaseModel):
     """The body; parameters of sampling are accepted and not used."""
 
-    model_config = ConfigDict(extra="ignore")
-
     model: str = MODEL
     messages: list[Message] = Field(min_length=1)
     stream: bool = False
 
 
-class _Refused(Exception):
-    """A request gets an error in OpenAI's form."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-        kind = "authentication_error" if status == 401 else "invalid_request_error" if status < 500 else "server_error"
-        self.body = {"error": {"message": sentence, "type": kind, "param": None, "code": None}}
+def error_body(status: int, sentence: str) -> dict[str, Any]:
+    """Return an error in OpenAI's form."""
+    kind = "authentication_error" if status == 401 else "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": sentence, "type": kind, "param": None, "code": None}}
 
 
 def routes(workplace: Workplace) -> APIRouter:
     """Return the routes; each asks for the auth string as OpenAI's API key."""
-    router = APIRouter(prefix="/v1", tags=["OpenAI-compatible"])
+    router = APIRouter(prefix=PREFIX, tags=["OpenAI-compatible"], dependencies=[Depends(workplace.authorize)])
     models = {name: name for name in workplace.collections.names} or {MODEL: None}
     schema = {"requestBody": {"content": {"application/json": {"schema": ChatRequest.model_json_schema()}}}}
 
-    async def authorize(request: Request) -> None:
-        if not await workplace.admits(request):
-            raise _Refused(401, "send the server's auth string as the API key")
-
     @router.get("/models", summary="A model for each collection; trivet where there is one")
-    async def listed(request: Request) -> Response:
+    async def listed() -> Response:
         """List the models, one for each collection."""
-        try:
-            await authorize(request)
-        except _Refused as refused:
-            return JSONResponse(refused.body, refused.status)
         data = [{"id": name, "object": "model", "owned_by": "trivet"} for name in models]
         return JSONResponse({"object": "list", "data": data})
 
     @router.post("/chat/completions", summary="Answer with sources", openapi_extra=schema)
     async def chat(request: Request) -> Response:
         """Answer the last question of the conversation with sources; streamed if asked for."""
-        try:
-            await authorize(request)
-            try:
-                body = ChatRequest.model_validate_json(await body_of(request))
-            except ValidationError as error:
-                raise _Refused(400, first_fault(error)) from error
-            if body.model not in models:
-                raise _Refused(404, f"there is no model {body.model[:80]!r}; here is {', '.join(map(repr, models))}")
-            live = workplace.collections.find(models[body.model]).live
-            answer = workplace.asking.answer(request, _read_question(body), live)
-            base = str(request.base_url).rstrip("/")
+        body = await read_body(request, ChatRequest, status=400)
+        if body.model not in models:
+            choices = ", ".join(map(repr, models))
+            raise HTTPException(404, f"there is no model {body.model[:80]!r}; here is {choices}")
+        live = workplace.collections.find(models[body.model]).live
+        answer = workplace.asking.answer(request, _read_question(body), live)
+        base = str(request.base_url).rstrip("/")
 
-            def link(citation: Citation) -> str | None:
-                path = picture_link(workplace.keys, citation)
-                return path and base + path
+        def link(citation: Citation) -> str | None:
+            path = picture_link(workplace.keys, citation)
+            return path and base + path
 
-            if body.stream:
-                stream = _stream(body.model, asyncio.ensure_future(answer), link)
-                return StreamingResponse(stream, media_type="text/event-stream")
-            return JSONResponse(_chat_completion(body.model, _require_answer(await answer), link))
-        except Busy as busy:
-            return JSONResponse(_Refused(503, str(busy)).body, 503)
-        except _Refused as refused:
-            return JSONResponse(refused.body, refused.status)
+        if body.stream:
+            stream = _stream(body.model, asyncio.ensure_future(answer), link)
+            return StreamingResponse(stream, media_type="text/event-stream")
+        return JSONResponse(_chat_completion(body.model, _require_answer(await answer), link))
 
     return router
 
 
 def _read_question(body: ChatRequest) -> Question:
-    """Return the last message as the question, after pairs of question and answer. Raises _Refused if no user's."""
+    """Return the last message as the question, after pairs of question and answer. Raises HTTPException if none is."""
     spoken = [message for message in body.messages if message.role in ("user", "assistant") and message.text.strip()]
     if not spoken or spoken[-1].role != "user":
-        raise _Refused(400, "the last message must be the user's, with text; it is the question")
+        raise HTTPException(400, "the last message must be the user's, with text; it is the question")
     turns = [
         # without the short answer, links, marks of doubt and sources of an earlier answer of ours
         Turn(
@@ -146,7 +124,7 @@ def _read_question(body: ChatRequest) -> Question:
 
 def _require_answer(answer: Answered | Refusal) -> Answered:
     if isinstance(answer, Refusal):
-        raise _Refused(answer.status, answer.sentence)
+        raise HTTPException(answer.status, answer.sentence)
     return answer
 
 
@@ -198,9 +176,8 @@ async def _stream(model: str, answering: asyncio.Future[Answered | Refusal], lin
         while not (await asyncio.wait([answering], timeout=ALIVE_S))[0]:
             yield ": answering\n\n"
         answered = _require_answer(answering.result())
-    except (_Refused, Busy) as error:
-        refused = error if isinstance(error, _Refused) else _Refused(503, str(error))
-        yield f"data: {json.dumps(refused.body, ensure_ascii=False)}\n\n"
+    except (HTTPException, Busy) as error:
+        yield f"data: {json.dumps(error_body(*refusal_of(error)), ensure_ascii=False)}\n\n"
         return
     finally:
         answering.cancel()

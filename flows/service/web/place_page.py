@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -24,7 +24,7 @@ from flows.service.web.doors import statuses_of
 from flows.service.web.visits import ROOT, Keys, Pages, Problem, Visit
 from storage.records import Ref
 from storage.storage_errors import StorageError
-from tasks.documents.blocks import BBox, Block, Document
+from tasks.documents.blocks import BBox, Block, Document, enclosing_box
 from tasks.documents.blocks import Page as ReadPage
 from tasks.documents.document_errors import ReaderUnusable
 from tasks.documents.formats import find_format
@@ -65,12 +65,13 @@ def in_collection_of(visit: Visit, document: str) -> Visit:
     return visit.where(has) if visit.workplace.collections.names else visit
 
 
-def place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
-    """Return what the template of a cited place needs; None where the index lacks the document, or cannot be used."""
-    try:
-        return _place_values(visit, citation.digest, citation.page, citation.bbox, citation.quote)
-    except (Problem, StorageError):
-        return None
+def place_values(visit: Visit, citations: Sequence[Citation]) -> dict[str, Any] | None:
+    """Return what the template of the first cited place needs; None without one that the index has."""
+    with suppress(Problem, StorageError):
+        if citations:
+            cited = citations[0]
+            return _place_values(visit, cited.digest, cited.page, cited.bbox, cited.quote)
+    return None
 
 
 @pages.get("/place")
@@ -100,7 +101,7 @@ def _place_values(visit: Visit, document: str, page: int | None, box: BBox | Non
     boxes = boxes_of(quote, within=box, blocks=blocks) if box and page else ()
     drawn = page is not None and is_drawn(entry.format)
     if drawn:
-        lines = tuple(Line(cells) for block in blocks for cells in _lines(block))[:MOST_LINES]
+        lines = tuple(Line(cells) for block in blocks for cells, _ in _rows(block))[:MOST_LINES]
     else:
         lines = lines_about(quote, (block for read_page in pages for block in read_page.blocks)) if quote else ()
     last = entry.pages or page or 1
@@ -142,25 +143,16 @@ def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox
         return "".join(text.replace("|", "").split())
 
     quoted, parts = plain(quote), list[BBox]()
-    for text, box in _rows_and_blocks(block for block in blocks if block.bbox and _lies_in(block.bbox, within)):
-        piece = plain(text)
-        if piece and quoted and quoted in piece:
+    inside = (block for block in blocks if block.bbox and _lies_in(block.bbox, within))
+    for cells, box in chain.from_iterable(map(_rows, inside)):
+        piece = plain("".join(cells))
+        if not (box and piece):
+            continue
+        if quoted and quoted in piece:
             return (box,)
-        if piece and piece in quoted:
+        if piece in quoted:
             parts.append(box)
     return tuple(parts[:MOST_BOXES]) or (within,)
-
-
-def _rows_and_blocks(blocks: Iterable[Block]) -> Iterator[tuple[str, BBox]]:
-    """Yield text and box of each row of a table and of each other block."""
-    for block in blocks:
-        if not block.cells and block.bbox:
-            yield block.text, block.bbox
-        for _, row in groupby(block.cells, key=lambda cell: cell.row):
-            cells = [(cell.text, cell.bbox) for cell in row if cell.bbox and cell.text]
-            if cells:
-                lefts, tops, rights, bottoms = zip(*(box for _, box in cells), strict=True)
-                yield " | ".join(text for text, _ in cells), (min(lefts), min(tops), max(rights), max(bottoms))
 
 
 def _lies_in(box: BBox, outer: BBox) -> bool:
@@ -175,7 +167,7 @@ def lines_about(quote: str, blocks: Iterable[Block]) -> tuple[Line, ...]:
         return set(re.findall(r"\w+", text.casefold()))
 
     quoted = words(quote)
-    lines = [(number, cells) for number, block in enumerate(blocks) for cells in _lines(block)]
+    lines = [(number, cells) for number, block in enumerate(blocks) for cells, _ in _rows(block)]
     shared = [len(quoted & words(" ".join(cells))) for _, cells in lines]
     most_shared = max(shared, default=0)
     if not most_shared or 2 * most_shared < len(quoted):
@@ -187,13 +179,15 @@ def lines_about(quote: str, blocks: Iterable[Block]) -> tuple[Line, ...]:
     return tuple(Line(tuple(cell[:LINE_CHARS] for cell in lines[row][1]), row == best) for row in rows)
 
 
-def _lines(block: Block) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a table as texts by column, or the text of another block alone."""
+def _rows(block: Block) -> Iterator[tuple[tuple[str, ...], BBox | None]]:
+    """Yield the rows of a table as texts by column, each with its box if known, or text and box of another block."""
     if not block.cells and block.text:
-        yield (block.text,)
+        yield (block.text,), block.bbox
     for _, row in groupby(block.cells, key=lambda cell: cell.row):
-        by_column = {cell.col: cell.text for cell in row}
-        yield tuple(by_column.get(column, "") for column in range(max(by_column) + 1))
+        by_column = {cell.col: cell for cell in row}
+        texts = (by_column[column].text if column in by_column else "" for column in range(max(by_column) + 1))
+        boxes = [cell.bbox for cell in by_column.values() if cell.bbox and cell.text]
+        yield tuple(texts), enclosing_box(boxes) if boxes else None
 
 
 def picture_address(keys: Keys, document: str, page: int, boxes: tuple[BBox, ...] = ()) -> str:

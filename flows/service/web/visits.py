@@ -183,15 +183,16 @@ class Workplace:
     described: Callable[[], dict[str, Any]]
     """The OpenAPI description of the routes for programs."""
 
-    async def admits(self, request: Request) -> bool:
-        """Return whether a program sent the auth string; a wrong one is logged, and answered ever later."""
+    async def authorize(self, request: Request) -> None:
+        """Let a program pass that sent the auth string. Raises HTTPException 401, ever later for a wrong string."""
         header, address = request.headers.get("Authorization", ""), sender_of(request)
-        is_right = self.keys.is_bearer(header)
-        if is_right:
+        if self.keys.is_bearer(header):
             self.wrong.forget(address)
-        elif header:
+            return
+        if header:
             await self.wrong.delay(address)
-        return is_right
+        message = "send the server's auth string as `Authorization: Bearer …`; the server says where it is kept"
+        raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 
 class Visit(NamedTuple):
@@ -317,8 +318,6 @@ class Page(NamedTuple):
     handler: Handler
     public: bool = False
     """A browser that has not signed in may see it too."""
-    needs_folder: bool = False
-    """Shown where there is a folder of documents to change."""
     multipart: bool = False
     """The handler reads the form itself, and checks its token."""
 

@@ -89,30 +89,24 @@ def create_app(
             collection.live.close()
 
     # the pages of its documentation would load scripts from elsewhere
-    app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None)
     workplace = Workplace(asking, collections, Keys(auth, owner=owner), WrongSignIns(), home, evaluations, app.openapi)
 
-    async def refuse(_: Request, error: Exception) -> Response:
+    async def refuse(request: Request, error: Exception) -> Response:
         status, sentence = refusal_of(error)
         headers = {"Retry-After": "1"} if isinstance(error, Busy) else getattr(error, "headers", None)
-        return JSONResponse({"error": sentence}, status, headers)
+        is_openai = request.url.path.startswith(f"{openai_door.PREFIX}/")
+        return JSONResponse(
+            openai_door.error_body(status, sentence) if is_openai else {"error": sentence}, status, headers
+        )
 
     for kind in (HTTPException, Busy, StorageError, UnknownCollection, ApiFailed, ValueError, Exception):
         app.add_exception_handler(kind, refuse)
     app.include_router(doors.routes(workplace))
     app.include_router(openai_door.routes(workplace))
 
-    @app.get("/", include_in_schema=False)
-    def root() -> Response:
-        return RedirectResponse(f"{ROOT}/", 303)
-
-    @app.get("/docs", include_in_schema=False)
-    def docs() -> Response:
-        return RedirectResponse(f"{ROOT}/docs", 303)
-
-    @app.get("/openapi.json", include_in_schema=False)
-    def described() -> dict[str, Any]:
-        return app.openapi()
+    for path in ("/", "/docs"):
+        app.router.routes.append(Route(path, RedirectResponse(f"{ROOT}{path}", 303)))
 
     @app.get("/static/{name}", include_in_schema=False)
     def static(name: str) -> Response:
@@ -161,8 +155,6 @@ def _route(workplace: Workplace, page: Page) -> Route:
                 is_foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
                 if is_foreign or site not in ("same-origin", "none"):  # none: typed by the user, or a bookmark
                     raise Problem(403, "this form comes from another site; open the page here and send it again")
-            if page.needs_folder and visit.indexing is None:
-                raise Problem(409, "this server has no folder of documents; start it with --documents DIR")
             if page.method == "POST" and not page.multipart:
                 form = dict(parse_qsl((await body_of(request)).decode(errors="replace"), keep_blank_values=True))
                 visit.refuse_token(form.get("token", ""))
