@@ -8,13 +8,12 @@ import hashlib
 import io
 import os
 import shutil
-import sqlite3
 import subprocess
 import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Literal, cast
 
@@ -23,6 +22,7 @@ from sqlalchemy import text
 from storage import connections as database
 from storage import files
 from storage.artifacts import RESULTS, Artifacts, Folder, Results
+from storage.connections import SqliteFile
 from storage.embedded import Cluster
 from storage.lineage import FILE as LINEAGE
 from storage.postgres_binaries import find_program
@@ -32,7 +32,6 @@ from storage.storage_errors import (
     DamagedArtifact,
     DatabaseUnavailable,
     MissingArtifact,
-    StoreUnreachable,
 )
 
 MANIFEST = "manifest.json"
@@ -92,13 +91,10 @@ def backup(
                 _run_client("pg_dump", url, "--format=custom", "--no-owner", "--no-privileges", f"--file={dump}")
                 _add(tar, DATABASE, dump)
             if (home / LINEAGE).exists():
-                copy = Path(folder) / LINEAGE
-                try:
-                    with closing(sqlite3.connect(home / LINEAGE)) as source:
-                        source.execute("VACUUM INTO ?", [str(copy)])  # as it is between two writes
-                except sqlite3.Error as error:
-                    raise StoreUnreachable(f"{home / LINEAGE} cannot be read ({error}); move it away") from error
-                _add(tar, LINEAGE, copy)
+                copy, source = Path(folder) / LINEAGE, SqliteFile(home / LINEAGE, remedy="move it away")
+                source.run(lambda connection: connection.exec_driver_sql("VACUUM INTO ?", (str(copy),)))
+                source.close()
+                _add(tar, LINEAGE, copy)  # as it was between two writes
             for name in MADE_BY_PEOPLE:
                 for path in sorted([home / name, *(home / name).rglob("*")]):
                     if path.is_file() and not path.name.startswith(files.TEMPORARY):

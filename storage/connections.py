@@ -1,8 +1,10 @@
-"""Connections to PostgreSQL, and the state of its tables."""
+"""Connections to PostgreSQL and to SQLite files, and the state of PostgreSQL's tables."""
 
 from __future__ import annotations
 
 import atexit
+import sqlite3
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -14,16 +16,18 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, RowMapping, Select, create_engine, make_url, text
+from sqlalchemy import URL, Connection, Engine, Executable, RowMapping, Select, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 
+from storage import files
 from storage.embedded import Cluster
 from storage.records import Record
-from storage.storage_errors import DatabaseUnavailable
+from storage.storage_errors import DatabaseUnavailable, StoreUnreachable
 
 Result = TypeVar("Result")
 
 CONNECT_S = 10  # after which a server that does not answer counts as away
+WAIT_FOR_WRITERS_S = 30.0
 UPGRADE_LOCK = 0x7472_6976  # "triv": any number that all of us use and nobody else does
 
 
@@ -160,3 +164,59 @@ class Reconnecting:
                 upgrade(url)
                 self._engine = engine(url)
             return self._engine
+
+
+class SqliteFile:
+    """Transactions on an SQLite file that any number of threads and processes of one machine share."""
+
+    def __init__(self, path: Path, schema: Sequence[Executable] = (), *, remedy: str) -> None:
+        """schema: statements that make what is missing when the file is opened. remedy: ends the errors."""
+        self.path = path
+        self._schema, self._remedy = schema, remedy
+        self._opening = Lock()
+        self._engine: Engine | None = None
+
+    def run(self, work: Callable[[Connection], Result]) -> Result:
+        """Return the result of `work` in a transaction of its own. Raises StoreUnreachable."""
+        try:
+            with self._opening:
+                self._engine = self._engine or self._open()
+            with self._engine.begin() as connection:
+                return work(connection)
+        except DBAPIError as error:
+            self.close()
+            raise StoreUnreachable(f"{self.path} cannot be used ({error.orig}); {self._remedy}") from error
+
+    def close(self) -> None:
+        """Close the connections to the file; the next transaction opens it again."""
+        with self._opening:
+            if self._engine:
+                self._engine.dispose()
+            self._engine = None
+
+    def _open(self) -> Engine:
+        """Return an engine on the file, which is made with its tables where need be. Raises StoreUnreachable."""
+        files.make_folder(self.path.parent)
+        with files.reachable(self.path):
+            self.path.touch(mode=0o600)  # SQLite gives the files beside it the same mode
+        database = create_engine(f"sqlite:///{self.path}", connect_args={"timeout": WAIT_FOR_WRITERS_S})
+        event.listen(database, "connect", lambda connection, _: _write_ahead(connection))
+        with database.begin() as connection:
+            for statement in self._schema:
+                connection.execute(statement)
+        return database
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch a file to the write-ahead log; tries again while others do, for 30 s. Raises sqlite3.OperationalError."""
+    # NORMAL: kill -9 loses nothing, a power cut perhaps the last rows
+    connection.execute("PRAGMA synchronous=NORMAL")
+    deadline = time.monotonic() + WAIT_FOR_WRITERS_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)

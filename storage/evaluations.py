@@ -42,6 +42,7 @@ LISTED_RUNS = 5  # runs that an error names
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 GRADED_PER_PAGE = 5_000
 KEY_COLUMNS = ("run", "task", "dataset", "settings")
+ORDER = (samples.c.dataset, samples.c.item, samples.c.repeat)
 SampleKind = Literal["all", "wrong", "unscored", "truncated", "missing"]
 KINDS: dict[SampleKind, ColumnElement[bool]] = {
     "all": sa.true(),
@@ -162,7 +163,7 @@ class Evaluations:
         """Yield the verdict on each sample of a task, without the fields that explain it; in the order of `samples`."""
         texts = (samples.c.extracted, samples.c.gold)
         beginnings = (func.left(column, SHOWN_CHARS + 1).label(column.name) for column in texts)
-        columns = [*(samples.c[name] for name in ("item", "repeat", "status", "score", "missing")), *beginnings]
+        columns = [*ORDER, *(samples.c[name] for name in ("status", "score", "missing")), *beginnings]
         for row in self._pages(run, task, columns, rows=GRADED_PER_PAGE):
             item, extracted, gold = unescape(row["item"]), unescape(row["extracted"]), unescape(row["gold"])
             yield Graded(item, row["status"], row["score"], extracted, gold, row["missing"])
@@ -171,52 +172,27 @@ class Evaluations:
         self, run: str, task: str, *, kind: SampleKind, after: After | None, most: int, words: str = ""
     ) -> list[Sample]:
         """Return samples past `after` by item and repeat: of the kind and first data set, with `words` in any case."""
-        conditions = [KINDS[kind]]
+        first = _select_samples(run, task, [samples.c.dataset]).limit(1).scalar_subquery()
+        query = _select_samples(run, task).where(samples.c.dataset == first, KINDS[kind]).limit(most)
         if words:
             sample_text = sa.func.concat_ws("\n", samples.c.item, samples.c.extracted, samples.c.gold, samples.c.reason)
-            conditions.append(sample_text.icontains(escape(words), autoescape=True))
-        pages = (
-            self._page(run, task, dataset, samples.c, *conditions, after=after, most=most)
-            for dataset in self._datasets(run, task)[:1]
-        )
-        return [sample_of(row) for page in pages for row in page]
+            query = query.where(sample_text.icontains(escape(words), autoescape=True))
+        if after:
+            last = sa.literal(escape(after.item), sa.Text), sa.literal(after.repeat, sa.Integer)
+            query = query.where(tuple_(samples.c.item, samples.c.repeat) > tuple_(*last))
+        return [sample_of(row) for row in self._database.rows(query)]
 
     def _pages(self, run: str, task: str, columns: Iterable[ColumnElement[Any]], *, rows: int) -> Iterator[RowMapping]:
-        """Yield samples by data set, item and repeat, read in pages. columns: item and repeat must be among them."""
-        for dataset in self._datasets(run, task):
-            after = None
-            while True:
-                page = self._page(run, task, dataset, columns, after=after, most=rows)
-                yield from page
-                if len(page) < rows:
-                    break
-                after = After(unescape(page[-1]["item"]), page[-1]["repeat"])
-
-    def _datasets(self, run: str, task: str) -> list[int]:
-        """Return the ids of the data sets of a run's task, in order; selectors have results and no task."""
-        queries = (
-            select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task))
-            for table in (eval_tasks, eval_results)
-        )
-        either = sa.union(*queries).subquery()
-        return sorted(row["dataset"] for row in self._database.rows(select(either)))
-
-    def _page(
-        self,
-        run: str,
-        task: str,
-        dataset: int,
-        columns: Iterable[ColumnElement[Any]],
-        *conditions: ColumnElement[bool],
-        after: After | None,
-        most: int,
-    ) -> Sequence[RowMapping]:
-        """Return samples of one data set by item and repeat; the primary key leads straight to those after `after`."""
-        query = _select_samples(run, task, columns).where(samples.c.dataset == dataset, *conditions).limit(most)
-        if after:
-            last = tuple_(sa.literal(escape(after.item), sa.Text), sa.literal(after.repeat, sa.Integer))
-            query = query.where(tuple_(samples.c.item, samples.c.repeat) > last)
-        return self._database.rows(query)
+        """Yield samples in their order, read in pages of so many rows. columns: those of ORDER must be among them."""
+        query = page_query = _select_samples(run, task, columns).limit(rows)
+        while True:
+            page = self._database.rows(page_query)
+            yield from page
+            if len(page) < rows:
+                return
+            # the primary key leads straight to those behind the last one
+            last = tuple_(*(sa.literal(page[-1][column.name], column.type) for column in ORDER))
+            page_query = query.where(tuple_(*ORDER) > last)
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
         """Return the repeats of one item, in order; none where there is no such item."""
@@ -344,9 +320,9 @@ def _rows_by_key(connection: Connection, column: sa.Column[Any], values: Collect
 
 
 def _select_samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] = samples.c) -> Select[Any]:
-    """Return the samples of a task by item and repeat."""
+    """Return the query of a task's samples, by data set, item and repeat."""
     query = select(*columns).where(samples.c.run == escape(run), samples.c.task == escape(task))
-    return query.order_by(samples.c.item, samples.c.repeat)
+    return query.order_by(*ORDER)
 
 
 def _select_scores(model_names: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: bool) -> Select[Any]:

@@ -10,31 +10,30 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import sqlalchemy as sa
 from pydantic import JsonValue
-from sqlalchemy import Connection, Engine, RowMapping, event, select
+from sqlalchemy import Connection, RowMapping, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from storage import files
-from storage.connections import Reconnecting
-from storage.embeddings import switch_to_wal
+from storage.connections import Reconnecting, SqliteFile
 from storage.records import Record
-from storage.storage_errors import StoreUnreachable
 from storage.tables import lineage_collected, lineage_edges, lineage_steps
 
-Result = TypeVar("Result")
-
 FILE = "lineage.sqlite"
-WAIT_FOR_WRITERS_S = 30.0
 AT_ONCE = 500
 """Largest number of digests in one query: SQLite before 3.32 takes 999 parameters."""
 EVERY = -1
 """Item of an edge that holds for all items of its step."""
+
+
+_TABLES = (lineage_steps, lineage_edges, lineage_collected)
+_SCHEMA = (
+    *(CreateTable(table, if_not_exists=True) for table in _TABLES),
+    *(CreateIndex(index, if_not_exists=True) for table in _TABLES for index in table.indexes),
+)
+_REMEDY = "free disk space, or see to the permissions of its folder"
 
 
 class StepRun(Record):
@@ -89,7 +88,7 @@ class Lineage:
     """
 
     def __init__(self, database: Callable[[], str] | None, file: Path) -> None:
-        self._database: Reconnecting | _File = Reconnecting(database) if database else _File(file)
+        self._database = Reconnecting(database) if database else SqliteFile(file, _SCHEMA, remedy=_REMEDY)
 
     def record(self, run: StepRun, edges: Iterable[Edge], *, only_new: bool = False) -> None:
         """Keep what a step did; the same again changes nothing but its date.
@@ -145,46 +144,6 @@ class Lineage:
                     connection.execute(statement, [{"digest": digest, "at": at} for digest in recorded])
 
         self._database.run(write)
-
-
-class _File:
-    """An SQLite file that any number of processes of one machine share."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._opening = Lock()
-        self._engine: Engine | None = None
-
-    def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Return the result of `work` in a transaction of its own. Raises StoreUnreachable."""
-        try:
-            with self._opening:
-                self._engine = self._engine or self._open()
-            with self._engine.begin() as connection:
-                return work(connection)
-        except DBAPIError as error:
-            raise StoreUnreachable(
-                f"{self._path} cannot be used ({error.orig}); free disk space, or see to the permissions of its folder"
-            ) from error
-
-    def _open(self) -> Engine:
-        """Return an engine on the SQLite file, which is made with its tables where need be. Raises StoreUnreachable."""
-        files.make_folder(self._path.parent)
-        with files.reachable(self._path):
-            self._path.touch(mode=0o600)  # SQLite gives the files beside it the same mode
-        engine = sa.create_engine(f"sqlite:///{self._path}", connect_args={"timeout": WAIT_FOR_WRITERS_S})
-
-        @event.listens_for(engine, "connect")
-        def _configure(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction] SQLAlchemy calls it
-            switch_to_wal(connection)
-            connection.execute("PRAGMA synchronous=NORMAL")
-
-        with engine.begin() as connection:
-            for table in (lineage_steps, lineage_edges, lineage_collected):
-                connection.execute(CreateTable(table, if_not_exists=True))
-                for index in table.indexes:
-                    connection.execute(CreateIndex(index, if_not_exists=True))
-        return engine
 
 
 def _batches(digests: Iterable[str]) -> Iterator[list[str]]:

@@ -37,16 +37,23 @@ class Ref(Record):
         return cls(kind=kind, digest=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
-def refs_in(value: Any) -> Iterator[Ref]:
-    """Yield every Ref inside a value, in order: in models, dicts, lists and tuples, however deep; others hold none."""
-    waiting: list[Any] = [value]  # no recursion: a run looks through tens of thousands of values
+def leaves_in(value: Any, name: str = "") -> Iterator[tuple[str, Ref | str]]:
+    """Yield every Ref and text inside a value, in order, with the field that holds it; `name` holds the value itself.
+
+    They are looked for in models, dicts, lists and tuples, however deep; other values hold none.
+    """
+    waiting: list[tuple[str, Any]] = [(name, value)]  # no recursion: a run looks through tens of thousands of values
     while waiting:
-        element = waiting.pop()
-        if isinstance(element, Ref):
-            yield element
+        field, element = waiting.pop()
+        if isinstance(element, Ref | str):
+            yield field, element
         elif isinstance(element, BaseModel):
-            waiting.extend(reversed(tuple(element.__dict__.values())))
-        elif isinstance(element, dict):
-            waiting.extend(reversed(cast(dict[Any, Any], element).values()))
-        elif isinstance(element, list | tuple):
-            waiting.extend(reversed(cast(list[Any], element)))
+            waiting.extend(reversed(tuple(element.__dict__.items())))
+        elif isinstance(element, dict | list | tuple):
+            inner = cast("dict[Any, Any] | list[Any]", element)
+            waiting.extend((field, each) for each in reversed(inner.values() if isinstance(inner, dict) else inner))
+
+
+def refs_in(value: Any) -> Iterator[Ref]:
+    """Yield every Ref inside a value, in order."""
+    return (leaf for _, leaf in leaves_in(value) if isinstance(leaf, Ref))
