@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -105,8 +106,22 @@ hypothesis.settings.load_profile("trivet")
 MAY_SKIP_IN_CI = ("gpu", "engines", "peers", "machine")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Spare each worker the imports of files that name none of the marks of `-m "drill or slow"`."""
+    marks = config.option.markexpr.split(" or ")
+    if collection_path.suffix != ".py" or not all(map(str.isidentifier, marks)):
+        return None
+    named = re.search(rf"mark\.({'|'.join(marks)})\b", collection_path.read_text("utf-8"))
+    return None if named else True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests whose `program(…)` is not installed, with its name as the reason."""
+    """Skip tests whose `program(…)` is not installed, with its name as the reason. Files of the engine go first.
+
+    Workers take files in this order: they are long, and short ones are left for the worker that would be idle.
+    """
+    heavy = {item.path for item in items if item.get_closest_marker("engine")}
+    items.sort(key=lambda item: item.path not in heavy)
     for item in items:
         wanted = [name for mark in item.iter_markers("program") for name in mark.args]
         missing = [name for name in wanted if shutil.which(name) is None]

@@ -60,8 +60,11 @@ def test_no_setting_leaves_tests_out() -> None:
     assert not [each for each in options if re.match(r"-[mkn]|--(ignore|deselect|last|lf|ff)", each)]
 
 
-def test_both_say_what_is_slow() -> None:
-    assert "--durations=20" in PYTEST["addopts"].split()
+def test_a_file_of_drills_names_their_marks_itself(drills: str) -> None:
+    """Workers of drills import no other files."""
+    named = re.compile(rf"mark\.({drills.replace(' or ', '|')})\b")
+    helpers = [file for file in (ROOT / "tests").rglob("*.py") if not file.name.startswith("test_")]
+    assert [file for file in helpers if named.search(file.read_text("utf-8"))] == []
 
 
 def test_ci_runs_both() -> None:

@@ -50,15 +50,17 @@ class Backend(NamedTuple):
     marks: tuple[pytest.MarkDecorator, ...] = ()
 
 
-def those(*needs: str, without: str | None = None, using: str = "backend") -> pytest.MarkDecorator:
+def those(
+    *needs: str, without: str | None = None, using: str = "backend", marks: dict[str, Any] | None = None
+) -> pytest.MarkDecorator:
     """The test runs with each backend that can do all of `needs`, and not what is named `without`.
 
-    using: the fixture that opens it.
+    using: the fixture that opens it. marks: of the test, by the names of backends, beside those that they always have.
     """
     return pytest.mark.parametrize(
         using,
         [
-            pytest.param(name, id=name, marks=backend.marks)
+            pytest.param(name, id=name, marks=[*backend.marks, *filter(None, [(marks or {}).get(name)])])
             for name, backend in BACKENDS.items()
             if backend.can.issuperset(needs) and without not in backend.can
         ],
@@ -359,9 +361,7 @@ BACKENDS: dict[str, Backend] = {
     "minilm:bf16": Backend(_plain(_embedder("minilm:bf16")), frozenset({EMBEDS, MEANS})),
     "e5:fp32": Backend(_plain(_embedder("e5:fp32")), frozenset({EMBEDS, MEANS})),
     "sentence-transformers": Backend(_from_folder(_sentence_transformer), frozenset({EMBEDS}), _embedder_weights),
-    "sentence-transformers MiniLM": Backend(
-        _plain(_bundled_weights), frozenset({EMBEDS, MEANS}), marks=(pytest.mark.slow,)
-    ),
+    "sentence-transformers MiniLM": Backend(_plain(_bundled_weights), frozenset({EMBEDS, MEANS})),
     "openai embeddings": Backend(lambda folder: _served(_openai_embedder), frozenset({EMBEDS})),
     "scripted reranker": Backend(_plain(_scripted_reranker), frozenset({RERANKS})),
     "cross-encoder": Backend(_from_folder(_cross_encoder), frozenset({RERANKS}), _cross_encoder_weights(1)),

@@ -14,7 +14,8 @@ from models.weight_files import MINILM_PACKAGE
 from tests.contracts.backends import EMBEDS, MEANS, those
 
 TEXTS = ["The tender closes on 3 May.", "공고 번호 20240001", "", "no\0byte", "half a pair \ud83d", "long " * 3_000]
-EVERY = those(EMBEDS)
+REAL = {"sentence-transformers MiniLM": pytest.mark.slow}
+EVERY = those(EMBEDS, marks=REAL)
 
 
 @EVERY
@@ -45,7 +46,7 @@ def test_many_texts_keep_their_order(backend: Embedder) -> None:
     np.testing.assert_allclose(backend.embed(texts)[some], alone, atol=1e-4)
 
 
-@those(EMBEDS, MEANS)
+@those(EMBEDS, MEANS, marks=REAL)
 def test_questions_share_the_space_of_documents(backend: Embedder) -> None:
     documents = backend.embed(["The tender closes on 3 May.", "The cat sleeps."])
     question = embed_questions(backend, ["When does the tender close?"])[0]
