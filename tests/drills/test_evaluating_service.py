@@ -17,7 +17,7 @@ from tests.service.serviced import Running, kill, service_home
 
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(600)]
 
-ITEMS, CONCURRENCY = 300, 4
+ITEMS, CONCURRENCY = 160, 4
 BEFORE = 40
 """Requests that the server has seen when the run is cancelled."""
 PAUSE_S = 0.3
@@ -123,6 +123,8 @@ def test_a_suspended_run_that_was_begun_again_asks_nothing_when_it_wakes(service
     running.until(lambda: len(service.began) >= before + BEFORE, "the model is asked")
     [process] = [each.process for each in running.processes() if each.run == run]
     process.suspend()
+    # as the server itself does after two minutes without a heartbeat (test_away_service)
+    running.api.post(f"/flow_runs/{run}/set_state", {"state": {"type": "CRASHED", "name": "Crashed"}})
     running.until(lambda: running.api.get(f"/flow_runs/{run}")["run_count"] == 2, "another process begins it")
     process.resume()
     running.until(lambda: running.state_of(run) == "Completed", "it is done")

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from flows.service.place import Place
 from flows.service.supervising import ServiceProcess
 from storage.embedded import Cluster
 from tests.command import TRIVET, Done
+from tests.storage.conftest import make_home
 
 ROOT = Path(__file__).parents[2]
 COUNTING = ROOT / "tests" / "e2e" / "counting"
@@ -117,8 +117,7 @@ class Running(NamedTuple):
 @contextmanager
 def service_home(*, within: Path | None = None, variables: Mapping[str, str] | None = None) -> Generator[Running]:
     """A home that the server's account may enter, on a free port; whatever runs there in the end is ended."""
-    home = Path(tempfile.mkdtemp(prefix="trivet-service-", dir=within))
-    home.chmod(0o755)
+    home = make_home("trivet-service-", within)
     running = Running(Place(home), free_port(), variables or {})
     try:
         yield running

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.running.command_server import end_shared_api
 from storage import connections
 from storage.embedded import Cluster
 
@@ -17,15 +18,21 @@ MEMORY = Path("/dev/shm")
 CLUSTERS_BYTES = 1_000_000_000
 
 
+def make_home(prefix: str, within: Path | None = None) -> Path:
+    """In memory where there is room: a new cluster writes a thousand files through to the disk."""
+    roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > CLUSTERS_BYTES
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=within or (MEMORY if roomy else "/tmp")))
+    folder.chmod(0o755)
+    return folder
+
+
 @contextmanager
 def open_home() -> Generator[Path]:
-    # in memory where there is room: a new cluster writes a thousand files through to the disk
-    roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > CLUSTERS_BYTES
-    folder = Path(tempfile.mkdtemp(prefix="trivet-home-", dir=MEMORY if roomy else "/tmp"))
-    folder.chmod(0o755)
+    folder = make_home("trivet-home-")
     try:
         yield folder
     finally:
+        end_shared_api(folder)
         Cluster(folder).remove()
         shutil.rmtree(folder)
 

@@ -1,5 +1,6 @@
 """A fault that passes fails a run of each pipeline; Retry in a UI, or `prefect flow-run retry`, does the rest.
 
+A link to a run, as notifications have it, opens that run after the login.
 Three models of one endpoint leave half of the questions unanswered until the runs have failed. What is done is
 counted where it is done: by the endpoint, by the functions of the steps, by the parsers.
 """
@@ -13,13 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserContext, expect
 
 from tests.e2e import worlds
-from tests.e2e.pages import FOLDERS, RunPage
+from tests.e2e.pages import FOLDERS, PATIENCE_MS, RunPage, Ui
 from tests.e2e.worlds import SAID, Fault, set_up
 from tests.models.server import Server, serving
-from tests.service.serviced import ROOT, Running, counting, service_home
+from tests.service.serviced import ROOT, Running, counting, deploy_doze, service_home
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -151,10 +152,10 @@ def stories(
         else:
             house.retry(stories[name].run)
     _finish(stories, house, faults)
-    for page in pages.values():
-        for name, story in stories.items():
-            page.open(story.run, shows="Completed")
-            page.shoot(f"{name}-completed")
+    for name, pipeline in PIPELINES.items():
+        if pipeline.way in pages:
+            pages[pipeline.way].open(stories[name].run, shows="Completed")
+            pages[pipeline.way].shoot(f"{name}-completed")
     return stories
 
 
@@ -247,6 +248,44 @@ def test_documents_were_parsed_once(stories: dict[str, Story], house: Running) -
 
 
 def test_pictures_of_all_pages_are_kept(stories: dict[str, Story], shots: Path) -> None:
-    failed = {f"{name}-failed-{one.way}.png" for name, one in PIPELINES.items() if one.way != "command"}
-    completed = {f"{name}-completed-{ui}.png" for name in stories for ui in ("v1", "v2")}
-    assert failed | completed <= {path.name for path in shots.iterdir()}
+    tried = {f"{name}-{{}}-{one.way}.png" for name, one in PIPELINES.items() if one.way != "command"}
+    wanted = {name.format(state) for name in tried for state in ("failed", "completed")}
+    assert wanted <= {path.name for path in shots.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def link(house: Running) -> str:
+    """The path of a run that waits for its time."""
+    state = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2099-01-01T00:00:00Z"}}
+    told = {"parameters": {"diary": "none", "seconds": 0}, "state": state, "name": "patient-pigeon"}
+    run = house.api.post(f"/deployments/{deploy_doze(house.api)}/create_flow_run", told)["id"]
+    return f"/runs/flow-run/{run}"
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A browser that was never here."""
+    fresh = browser.new_context()
+    yield fresh
+    fresh.close()
+
+
+@pytest.mark.parametrize("ui", FOLDERS)
+def test_a_link_opens_after_the_login_on_pages_that_may_ask_nobody_else(
+    house: Running, link: str, context: BrowserContext, ui: Ui
+) -> None:
+    page = context.new_page()
+    response = page.goto(f"http://127.0.0.1:{house.port}{FOLDERS[ui]}{link}")
+    assert response
+    assert response.headers["content-security-policy"].startswith("connect-src 'self' http://127.0.0.1:")
+    page.get_by_placeholder("admin:pass").fill(house.place.auth.read_text().strip())
+    page.get_by_role("button", name="Login").click()
+    expect(page.get_by_text("patient-pigeon").first).to_be_visible(timeout=PATIENCE_MS)
+    assert link in page.url
+
+
+def test_a_password_that_has_changed_is_asked_for_again(house: Running, link: str, context: BrowserContext) -> None:
+    page = context.new_page()
+    page.add_init_script("localStorage.setItem('prefect-password', btoa('trivet:old'))")
+    page.goto(f"http://127.0.0.1:{house.port}{link}")
+    expect(page.get_by_placeholder("admin:pass")).to_be_visible(timeout=PATIENCE_MS)
