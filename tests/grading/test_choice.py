@@ -27,10 +27,11 @@ def found(response: str, options: tuple[str, ...] = CITIES, *, several: bool = F
     return choice and choice.letters
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{case['kind']} {case['response']}" for case in CASES])
-def test_a_response_names_its_choice_and_stray_letters_are_none(case: dict[str, Any]) -> None:
-    options = tuple(case.get("options", CITIES))
-    assert found(case["response"], options, several=case.get("several", False)) == case["letters"]
+def test_a_response_names_its_choice_and_stray_letters_are_none() -> None:
+    def letters(case: dict[str, Any]) -> str | None:
+        return found(case["response"], tuple(case.get("options", CITIES)), several=case.get("several", False))
+
+    assert [(case, wrong) for case in CASES if (wrong := letters(case)) != case["letters"]] == []
 
 
 def graded(response: str, *, gold: str = "B", several: bool = False, finish: str = "stop") -> dict[str, object]:

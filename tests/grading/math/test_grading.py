@@ -127,20 +127,15 @@ PAIRS = [
 ]
 
 
-def test_there_are_as_many_near_misses_as_answers() -> None:
-    assert len(PAIRS) >= 400
-    assert sum(not equal for _, _, equal in PAIRS) * 2 >= len(PAIRS)
+def test_pairs_are_judged_as_labelled(grader: MathGrader) -> None:
+    judged = [(gold, answer, equal, grader.compare(gold, answer)) for gold, answer, equal in PAIRS]
+    assert [each for each in judged if (each[-1].equal, each[-1].failed) != (each[2], None)] == []
 
 
-@pytest.mark.parametrize(("gold", "answer", "equal"), PAIRS, ids=[f"{g} {'=' if e else '≠'} {a}" for g, a, e in PAIRS])
-def test_pair_is_judged_as_labelled(gold: str, answer: str, equal: bool, grader: MathGrader) -> None:
-    verdict = grader.compare(gold, answer)
-    assert (verdict.equal, verdict.failed) == (equal, None)
+def test_pairs_are_judged_the_same_inside_a_response(grader: MathGrader) -> None:
+    def response(answer: str) -> str:
+        inner = re.fullmatch(r"\\boxed\{(.*)\}|(?<!\\)\$(.*)\$|\\\((.*)\\\)", answer)
+        answer = next((group for group in inner.groups() if group), "") if inner else answer
+        return f"First $a = 3$, so 17 remain.\n\nHence the answer is $\\boxed{{{answer}}}$."
 
-
-@pytest.mark.parametrize(("gold", "answer", "equal"), PAIRS, ids=[f"{g} {'=' if e else '≠'} {a}" for g, a, e in PAIRS])
-def test_pair_is_judged_the_same_inside_a_response(gold: str, answer: str, equal: bool, grader: MathGrader) -> None:
-    inner = re.fullmatch(r"\\boxed\{(.*)\}|(?<!\\)\$(.*)\$|\\\((.*)\\\)", answer)
-    answer = next((group for group in inner.groups() if group), "") if inner else answer
-    response = f"First $a = 3$, so 17 remain.\n\nHence the answer is $\\boxed{{{answer}}}$."
-    assert grader.compare(gold, response).equal == equal
+    assert [pair for pair in PAIRS if grader.compare(pair[0], response(pair[1])).equal != pair[2]] == []

@@ -67,13 +67,11 @@ NEVER: dict[str, Any] = {
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    "unit", ["a", " ", "\n", ".", "!", "[", "<<", "*", "\n*", "\n-", "{", "p.", '?"', "a. ", "-", ",:"]
-)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_long_run_of_anything_is_read_once(kind: str, unit: str) -> None:
+def test_a_long_run_of_anything_is_read_once(kind: str) -> None:
     arguments = {name: NEVER.get(name, 10**9) for name in arguments_of(KINDS[kind]).model_fields}
-    rule_of(kind, arguments)(unit * (200_000 // len(unit)) + "x")  # quadratic, this takes minutes
+    for unit in ("a", " ", "\n", ".", "!", "[", "<<", "*", "\n*", "\n-", "{", "p.", '?"', "a. ", "-", ",:"):
+        rule_of(kind, arguments)(unit * (200_000 // len(unit)) + "x")  # quadratic, this takes minutes
 
 
 @pytest.mark.parametrize(("kind", "arguments", "named"), REFUSED)
