@@ -58,31 +58,26 @@ class BudgetSpent(Exception):
 class Budget:
     """Most requests and most money, shared by all threads that ask; what the response store knows costs nothing."""
 
-    def __init__(
-        self, *, max_calls: int | None = None, max_cost: float | None = None, prices: Prices | None = None
-    ) -> None:
-        if max_cost is not None and prices is None:
-            raise ValueError("a limit on the cost needs the model's prices per million tokens; give both or neither")
+    def __init__(self, limits: Spending | None = None) -> None:
+        """limits: None is no limit."""
         self.calls = 0
         """Number of requests that were begun."""
         self.cost = 0.0
         """Cost of the requests so far; those under way count with what they may cost."""
-        self.priced = prices is not None
-        self._max_calls = max_calls
-        self._max_cost = max_cost
-        self._prices = prices or Prices(prompt=0, answer=0)
+        self._limits = limits or Spending()
+        self.priced = self._limits.prices is not None
+        self._prices = self._limits.prices or Prices(prompt=0, answer=0)
         self._lock = threading.Lock()
 
     def take(self, expected: Tokens) -> None:
         """Reserve a request of so many tokens. Raises BudgetSpent, and then reserves nothing."""
         cost = self._prices.cost(expected)
         with self._lock:
-            if self._max_calls is not None and self.calls >= self._max_calls:
-                raise BudgetSpent(f"the {self._max_calls} model calls that were allowed are used up")
-            if self._max_cost is not None and self.cost + cost > self._max_cost:
-                raise BudgetSpent(
-                    f"{self.cost:.4g} of {self._max_cost:g} is spent and the next call may cost {cost:.2g}"
-                )
+            max_calls, max_cost = self._limits.max_calls, self._limits.max_cost
+            if max_calls is not None and self.calls >= max_calls:
+                raise BudgetSpent(f"the {max_calls} model calls that were allowed are used up")
+            if max_cost is not None and self.cost + cost > max_cost:
+                raise BudgetSpent(f"{self.cost:.4g} of {max_cost:g} is spent and the next call may cost {cost:.2g}")
             self.calls += 1
             self.cost += cost  # threads that ask meanwhile see it as spent
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import islice
@@ -171,7 +170,7 @@ def _ask_concurrently(
 
 
 class _Sender:
-    """A pool of threads, each of which asks one question after another and stores the answers that came together.
+    """A pool of threads that ask one question after another and store the answers that came together.
 
     The first failure that concerns all requests ends the asking: what is under way is finished, and no more begun.
     """
@@ -184,34 +183,28 @@ class _Sender:
         self._budget = budget
         self._guard = Lock()
         """Held while the fields below are changed."""
-        self._waiting: deque[_Question] = deque()
         self._outcomes: SimpleQueue[_Outcome | None] = SimpleQueue()
-        """One for each question that was begun; None where an error that concerns all requests took its place."""
+        """One for each question; None where an error that concerns all requests took its place."""
         self._unread = 0
-        """Questions that were begun and whose outcome was not read yet."""
-        self._idle = limits.settings.concurrency
+        """Questions whose outcome was not read yet."""
+        self._batches, self._abandoned, self._why = 0, 0, ""
+        """Number of the last batch that was begun, of the last that is asked no more, and why it is not."""
         self._ended = Event()
         self._failures, self._failing_since = 0, 0.0
         self._refusals: int | None = 0  # None: it has answered, so that a refusal concerns its own request
         self._unstored: dict[str, StoredResponse] = {}
-        self._stored = Event()
-        """Answers that wait for the transaction under way, and the end of their own."""
-        self._threads = ThreadPoolExecutor(limits.settings.concurrency, thread_name_prefix="model-calls")
         self._storing = Lock()
         """Held while a thread stores what has come."""
+        self._threads = ThreadPoolExecutor(limits.settings.concurrency, thread_name_prefix="model-calls")
 
-    def begin(self, questions: Iterable[_Question], *, is_answering: bool = False) -> None:
-        """Queue the questions, and start as many as the concurrency allows.
-
-        is_answering: whether the endpoint has answered requests like these.
-        """
+    def begin(self, questions: Sequence[_Question], *, is_answering: bool = False) -> None:
+        """Queue the questions. is_answering: whether the endpoint has answered requests like these."""
         with self._guard:
             self._refusals = None if is_answering else self._refusals
-            self._waiting.extend(questions)
-            first = [question for _ in range(self._idle) if (question := self._take())]
-            self._idle -= len(first)
-        for question in first:
-            self._threads.submit(self._work, question)
+            self._batches += 1
+        self._unread += len(questions)
+        for question in questions:
+            self._threads.submit(self._work, question, self._batches)
 
     def wait(self) -> list[_Outcome]:
         """Wait for answers and return those that have come; empty when none is under way any more."""
@@ -220,46 +213,32 @@ class _Sender:
             with suppress(Empty):
                 while True:
                     group.append(self._outcomes.get_nowait())
-            with self._guard:
-                self._unread -= len(group)
+            self._unread -= len(group)
             if outcomes := [outcome for outcome in group if outcome]:
                 return outcomes
         return []
 
     def close(self) -> None:
         """Begin no more questions."""
-        with self._guard:
-            self._waiting.clear()
-            self._ended.set()
-        self._threads.shutdown(wait=False)  # calls under way are paid: their threads store them
+        self._ended.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)  # calls under way are paid: their threads store them
 
-    def _work(self, question: _Question | None) -> None:
-        """Ask one question after another, in a thread of the pool, until none waits."""
+    def _work(self, question: _Question, batch: int) -> None:
+        """Ask a question, unless none shall be begun any more, and queue its outcome."""
+        outcome: _Outcome | None = None
         with count_as_asking():  # its own: the reader's ends with the reader
-            while question:
-                outcome: _Outcome | None = None
-                error: BaseException | None = None
-                try:
+            try:
+                if batch <= self._abandoned:
+                    outcome = _Outcome(question.key, TransientModelError(self._why))
+                elif not self._ended.is_set():
                     outcome = self._ask(question)
-                except AskingEnded:
-                    pass
-                except BaseException as raised:  # noqa: BLE001 the thread that reads the answers raises it
-                    error = raised
-                with self._guard:
-                    if error:
-                        self._fail(error)
-                    if outcome:
+                    with self._guard:
                         self._count(outcome.answer)
-                    question = self._take()
-                    self._idle += question is None
-                    self._outcomes.put(outcome)
-
-    def _take(self) -> _Question | None:
-        """Return the next question to ask; None where none waits, or none shall be begun any more."""
-        if not self._waiting:
-            return None
-        self._unread += 1
-        return self._waiting.popleft()
+            except AskingEnded:
+                pass
+            except BaseException as error:  # noqa: BLE001 the thread that reads the answers raises it
+                self._fail(error)
+            self._outcomes.put(outcome)
 
     def _count(self, answer: Answer | ModelError) -> None:
         """Count failures, which may end what waits, and refusals: many before any answer end the run with the error."""
@@ -277,15 +256,12 @@ class _Sender:
         is_away = isinstance(answer, Unreachable) and self._limits.away_s >= AWAY_S
         has_failed_long = self._failures >= FAILURES and self._limits.clock() - self._failing_since >= PATIENCE_S
         if is_away or has_failed_long:
-            message = f"{answer} It failed {self._failures} times in a row and is left alone."
-            while self._waiting:
-                self._outcomes.put(_Outcome(self._waiting.popleft().key, TransientModelError(message)))
-                self._unread += 1
+            self._why = f"{answer} It failed {self._failures} times in a row and is left alone."
+            self._abandoned = self._batches
 
     def _fail(self, error: BaseException) -> None:
         """Remember the error, and begin neither another question nor another try."""
         self.failed = self.failed or error
-        self._waiting.clear()
         self._ended.set()
 
     def _ask(self, question: _Question) -> _Outcome:
@@ -315,21 +291,15 @@ class _Sender:
         One that cannot be stored is given all the same: it was paid for.
         """
         with self._guard:
-            is_first, stored = not self._unstored, self._stored
             self._unstored[key] = row
-        if not is_first:
-            stored.wait()  # the first one's thread stores them all, even while the process ends
-            return
-        with self._storing:
+        with self._storing:  # whoever gets it stores all that wait, even while the process ends
             with self._guard:
-                rows, self._unstored, self._stored = self._unstored, {}, Event()
+                rows, self._unstored = self._unstored, {}
             try:
-                self._responses.put_many(rows)
+                if rows:
+                    self._responses.put_many(rows)
             except Exception as error:  # noqa: BLE001 raised when all that is under way is given
-                with self._guard:
-                    self._fail(error)
-            finally:
-                stored.set()
+                self._fail(error)
 
 
 def _ask_in_windows(

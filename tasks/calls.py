@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import random
 import threading
@@ -20,6 +19,7 @@ from models.model_errors import ModelUnavailable, TransientModelError, Unreachab
 from models.protocols import Chat, ChatRequest, ChatResponse, Image, Text
 from storage.records import Record
 from tasks.budget import Budget, Tokens
+from tasks.keys import digest
 
 if TYPE_CHECKING:
     from storage.responses import StoredResponse
@@ -35,7 +35,6 @@ CHECK_INTERVAL_S = 0.5
 TWIN_WAIT_S = 0.2
 TOKENS_PER_IMAGE = 1500  # a chart as wide as a page, in the usual vision models
 
-_IN_ORDER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 _checksums: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
 
 Result = TypeVar("Result")
@@ -239,11 +238,6 @@ def response_key(backend: str, request: ChatRequest) -> str:
 def key_of(backend: str, request: dict[str, Any]) -> str:
     """Return the response key of a request in canonical form."""
     return digest({"backend": backend, "request": request})
-
-
-def digest(value: dict[str, Any]) -> str:
-    """Return the SHA-256 (hex) of plain JSON, however its fields are ordered."""
-    return hashlib.sha256(_IN_ORDER.encode(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def canonical_form(request: ChatRequest) -> dict[str, Any]:

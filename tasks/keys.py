@@ -10,13 +10,18 @@ from typing import Any
 from pydantic import TypeAdapter
 
 _anything = TypeAdapter(dict[str, Any])
+_IN_ORDER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 (hex) of plain JSON, however its fields are ordered."""
+    # names of files may hold lone surrogates
+    return hashlib.sha256(_IN_ORDER.encode(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def content_key(name: str, version: int, inputs: dict[str, Any], *more: str | None) -> str:
     """Return the SHA-256 (hex) of a piece of work: name, version, the JSON of its inputs by sorted keys, and `more`."""
-    plain = _anything.dump_python(inputs, mode="json")
-    text = json.dumps([name, version, plain, *more], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()  # names of files may hold lone surrogates
+    return digest([name, version, _anything.dump_python(inputs, mode="json"), *more])
 
 
 def slug(name: str) -> str:

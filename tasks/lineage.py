@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import BaseModel, JsonValue, TypeAdapter
 
 from storage.lineage import EVERY, Edge
-from storage.records import Ref
+from storage.records import Ref, leaves_in
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 RUN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -36,20 +36,11 @@ class NamedDigest(NamedTuple):
 
 def digests_in(value: Any, name: str = "") -> Iterator[NamedDigest]:
     """Yield every digest inside a value, in reading order: of Refs, and plain strings. name: what holds the value."""
-    waiting: list[tuple[str, Any]] = [(name, value)]
-    while waiting:
-        field, inner = waiting.pop()
-        if isinstance(inner, Ref):
-            yield NamedDigest(inner.kind, inner.digest, field)
-        elif isinstance(inner, str):
-            if len(inner) == 64 and DIGEST.fullmatch(inner):  # the length first: texts of documents are long
-                yield NamedDigest("", inner, field)
-        elif isinstance(inner, BaseModel):
-            waiting.extend(reversed(tuple(inner.__dict__.items())))
-        elif isinstance(inner, dict):
-            waiting.extend((field, element) for element in reversed(cast(dict[Any, Any], inner).values()))
-        elif isinstance(inner, list | tuple):
-            waiting.extend((field, element) for element in reversed(cast(Sequence[Any], inner)))
+    for field, leaf in leaves_in(value, name):
+        if isinstance(leaf, Ref):
+            yield NamedDigest(leaf.kind, leaf.digest, field)
+        elif len(leaf) == 64 and DIGEST.fullmatch(leaf):  # the length first: texts of documents are long
+            yield NamedDigest("", leaf, field)
 
 
 def items_of(value: Any) -> Iterator[Any]:

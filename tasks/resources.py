@@ -282,8 +282,7 @@ def budget(run: str, spending: Spending) -> Budget:
     """Return the budget of a run, shared by all its steps in this process; the first `spending` given for it stays."""
     from tasks.budget import Budget
 
-    new = Budget(max_calls=spending.max_calls, max_cost=spending.max_cost, prices=spending.prices)
-    return _budgets.setdefault(run, new)  # the first one stays: what its steps have spent counts
+    return _budgets.setdefault(run, Budget(spending))  # the first one stays: what its steps have spent counts
 
 
 @open_once

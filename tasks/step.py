@@ -183,7 +183,7 @@ def step(
         name = f"{function.__module__}.{function.__qualname__}"
         key = StepKey(name=name, version=version, reads_world=reads_world, verify=verify, unkeyed=unkeyed)
         make: Any = task  # its overloads do not know a function whose parameters are a ParamSpec
-        body = _with_lineage(_with_placement(function, key) if gpu else function, key)
+        body = _as_body(function, key)
         body.__qualname__ = f"{function.__qualname__}.fn"  # where it is once it is a task: it is pickled by this name
         return make(
             body,
@@ -201,41 +201,28 @@ def step(
     return decorate
 
 
-def _with_placement(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
-    """Return the function as one that runs on the pool that has a device, where there is one, and else here."""
-
-    @wraps(function)
-    def body(*args: P.args, **kwargs: P.kwargs) -> R:
-        context = TaskRunContext.get()
-        if context is None or GPU not in context.task.tags:  # called as a function, or no device is claimed
-            return function(*args, **kwargs)
-        deployment = resources().gpu_deployment
-        if deployment and _sending_run.get() is None:  # a step that was sent here is not sent on
-            bound = signature(function).bind(*args, **kwargs)
-            bound.apply_defaults()
-            run = context.task_run
-            sent = SentStep(key.name, key.key_of(bound.arguments, run=run.flow_run_id), bound.arguments, name=run.name)
-            return resources().send(sent, deployment)
-        with slot(GPU) if _has_device() else nullcontext():
-            return function(*args, **kwargs)
-
-    return body
-
-
-def _with_lineage(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
-    """Return the function as one that records the digests it used and made when it ends, for `trivet why`."""
+def _as_body(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
+    """Return the function as a task runs it: where its device is, with a record of the digests it used and made."""
     shape = signature(function)
 
     @wraps(function)
     def body(*args: P.args, **kwargs: P.kwargs) -> R:
         context = TaskRunContext.get()
-        if context is None:
+        if context is None:  # called as a function
             return function(*args, **kwargs)
         bound = shape.bind(*args, **kwargs)
         bound.apply_defaults()
-        note = partial(_record_lineage, key, bound.arguments, str(context.task_run.flow_run_id), datetime.now(UTC))
+        run = context.task_run
+        note = partial(_record_lineage, key, bound.arguments, str(run.flow_run_id), datetime.now(UTC))
+        claims_device = GPU in context.task.tags
+        deployment = resources().gpu_deployment if claims_device else None
         try:
-            result = function(*args, **kwargs)
+            if deployment and _sending_run.get() is None:  # a step that was sent here is not sent on
+                sent = SentStep(key.name, key.key_of(bound.arguments, run=run.flow_run_id), bound.arguments, run.name)
+                result = resources().send(sent, deployment)
+            else:
+                with slot(GPU) if claims_device and _has_device() else nullcontext():
+                    result = function(*args, **kwargs)
         except Incomplete as error:
             note(error.result)
             raise

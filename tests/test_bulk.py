@@ -26,7 +26,7 @@ from models.scripted import ScriptedChat
 from storage.responses import StoredResponse
 from storage.storage_errors import DatabaseUnavailable
 from tasks import calls
-from tasks.budget import Budget, BudgetSpent
+from tasks.budget import Budget, BudgetSpent, Spending
 from tasks.bulk import LOOKUP, WINDOW, ask_all
 from tasks.calls import Answer, CallSettings, Limits, ask, is_asking, stop_asking
 from tests.kept_responses import Kept
@@ -257,9 +257,9 @@ def test_what_concerns_all_requests_is_raised_once_what_was_under_way_is_given(k
 
 @BOTH
 def test_a_spent_budget_is_raised_once_what_it_paid_for_is_given(kind: type[Scripted]):
-    chat, store, given = kind(), Store(), list[int]()
+    chat, store, given, budget = kind(), Store(), list[int](), Budget(Spending(max_calls=30))
     with pytest.raises(BudgetSpent, match="30 model calls"):
-        give(ask_all(chat, questions(100), responses=store, limits=limits(), budget=Budget(max_calls=30)), given)
+        give(ask_all(chat, questions(100), responses=store, limits=limits(), budget=budget), given)
     assert (len(given), len(chat.asked), len(store.rows)) == (30, 30, 30)
 
 

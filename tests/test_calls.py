@@ -23,7 +23,7 @@ from models.model_errors import (
 from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.scripted import Rule, ScriptedChat
-from tasks.budget import Budget, BudgetSpent, Prices, Tokens
+from tasks.budget import Budget, BudgetSpent, Prices, Spending, Tokens
 from tasks.calls import (
     AWAY_S,
     STARTING_S,
@@ -321,39 +321,39 @@ def spend(clock: Clock, budget: Budget, *texts: str) -> list[Answer]:
 
 
 def test_calls_beyond_the_budget_are_not_made(clock: Clock):
-    budget = Budget(max_calls=2)
+    budget = Budget(Spending(max_calls=2))
     with pytest.raises(BudgetSpent, match="2 model calls"):
         spend(clock, budget, "a", "b", "c")
     assert budget.calls == 2
 
 
 def test_kept_answers_cost_nothing(clock: Clock):
-    budget = Budget(max_calls=1)
+    budget = Budget(Spending(max_calls=1))
     assert [answer.cached for answer in spend(clock, budget, "a", "a", "a")] == [False, True, True]
 
 
 def test_the_cost_is_what_the_server_counted(clock: Clock):
-    budget = Budget(max_cost=1000, prices=PRICES)
+    budget = Budget(Spending(max_cost=1000, prices=PRICES))
     spend(clock, budget, "a")
     assert budget.cost == pytest.approx(100 + 2 * 50)
 
 
 def test_a_call_that_might_exceed_the_cost_is_not_made(clock: Clock):
-    budget = Budget(max_cost=300, prices=PRICES)
+    budget = Budget(Spending(max_cost=300, prices=PRICES))
     with pytest.raises(BudgetSpent, match="200 of 300 is spent and the next call may cost 1"):
         spend(clock, budget, "a", "b")
     assert budget.calls == 1
 
 
 def test_a_failed_call_costs_no_money(clock: Clock):
-    budget = Budget(max_cost=1000, prices=PRICES)
+    budget = Budget(Spending(max_cost=1000, prices=PRICES))
     with pytest.raises(RequestRefused):
         ask(Flaky(RequestRefused("no")), request(max_tokens=9), responses=Kept(), limits=limits(clock), budget=budget)
     assert (budget.cost, budget.calls) == (0, 1)
 
 
 def test_threads_share_one_budget():
-    budget = Budget(max_calls=10)
+    budget = Budget(Spending(max_calls=10))
 
     def take(_: int) -> bool:
         try:
@@ -368,7 +368,7 @@ def test_threads_share_one_budget():
 
 def test_a_limit_on_the_cost_needs_prices():
     with pytest.raises(ValueError, match="prices"):
-        Budget(max_cost=1)
+        Spending(max_cost=1)
 
 
 class Streaming:

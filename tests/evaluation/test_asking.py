@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from models.model_errors import ModelError, ModelUnavailable, TransientModelError
 from models.protocols import ChatRequest, Message, Text
 from tasks import resources
-from tasks.budget import Budget, Prices
+from tasks.budget import Budget, Prices, Spending
 from tasks.calls import Answer
 from tasks.evaluation.running.open_models import Asking, ModelSpec, open_model, release_models
 from tests.models.server import MODEL, Server, error_reply, prompt_of, serving
@@ -74,7 +74,7 @@ def test_every_request_is_answered_and_counted() -> None:
 
 
 def test_a_budget_is_shared_by_the_model_and_its_judge() -> None:
-    budget = Budget(max_calls=3)
+    budget = Budget(Spending(max_calls=3))
     model, judge = Asking(SCRIPTED, budget=budget), Asking(SCRIPTED, budget=budget)
     list(model.ask_all(requests(2)))
     answers = list(judge.ask_all((number, request(f"rate {number}")) for number in range(3)))

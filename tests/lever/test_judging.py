@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from models.model_errors import ContextOverflow, ModelUnavailable, TransientModelError
-from tasks.budget import Budget, BudgetSpent
+from tasks.budget import Budget, BudgetSpent, Spending
 from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judging import Judgment
 from tasks.lever.lever_errors import DatasetUnusable
@@ -112,7 +112,7 @@ def test_what_concerns_all_questions_is_raised_and_the_answers_are_kept(items: d
 
 def test_a_spent_budget_is_raised_and_the_answers_are_kept(items: dict[str, VqaItem]) -> None:
     store, chat = Kept(), Endpoint()
-    judge = judging(chat, items, store, budget=Budget(max_calls=2))
+    judge = judging(chat, items, store, budget=Budget(Spending(max_calls=2)))
     with pytest.raises(BudgetSpent):
         judge.judge(asked("abq", "bq", "cq"))
     assert [one.failed for one in judge.judge(asked("abq", "bq"))] == [None, None]
@@ -181,9 +181,9 @@ def test_the_probability_of_a_right_answer_weighs_answers_by_people(items: dict[
 def test_a_limit_on_calls_counts_log_probabilities_and_what_was_paid_for_is_kept(items: dict[str, VqaItem]) -> None:
     store, chat, pairs = Kept(), Engine(), [(one, "ship") for one in asked("abq", "bq", "cq", "dq")]
     with pytest.raises(BudgetSpent, match="the 3 model calls that were allowed are used up"):
-        judging(chat, items, store, budget=Budget(max_calls=3)).log_probs(pairs)
+        judging(chat, items, store, budget=Budget(Spending(max_calls=3))).log_probs(pairs)
     assert len(chat.weighed) == len(store.rows) == 3
-    again = judging(chat, items, store, budget=Budget(max_calls=1))
+    again = judging(chat, items, store, budget=Budget(Spending(max_calls=1)))
     assert again.log_probs(pairs) == [chat.log_prob("ship")] * 4
     assert again.budget is not None
     assert again.budget.calls == 1

@@ -12,7 +12,7 @@ import pytest
 from models.causal_lm import HFVision
 from storage.artifacts import Artifacts
 from storage.records import Ref
-from tasks.budget import Budget
+from tasks.budget import Budget, Spending
 from tasks.calls import CallSettings, Limits
 from tasks.rag.corpus import Parsed, Pictured, Source
 from tasks.rag.indexing.figures import DocumentFigures, FigureRecord, FigureSettings
@@ -106,7 +106,7 @@ def test_what_the_budget_does_not_reach_waits_for_the_next_run(
     model: HFVision, batches: list[int], artifacts: Artifacts
 ) -> None:
     documents, store = [document(artifacts, 1, *(make_png(seed) for seed in range(4)))], Kept()
-    done = described(model, documents, artifacts, store=store, budget=Budget(max_calls=3))
+    done = described(model, documents, artifacts, store=store, budget=Budget(Spending(max_calls=3)))
     assert statuses(done, artifacts)[0].count("skipped") == 1
     assert batches == [3]
     assert statuses(described(model, documents, artifacts, store=store), artifacts)[0].count("skipped") == 0

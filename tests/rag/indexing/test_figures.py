@@ -17,7 +17,7 @@ from models.model_errors import ModelError, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, Image
 from models.scripted import Rule, ScriptedChat
 from storage.records import Ref
-from tasks.budget import Budget
+from tasks.budget import Budget, Spending
 from tasks.calls import CallSettings, Limits
 from tasks.documents.blocks import ImageCandidate
 from tasks.rag.indexing.figures import (
@@ -211,7 +211,7 @@ def test_without_a_model_figures_are_skipped_and_say_so(kept: FigureRecord, stor
 
 
 def test_the_budget_skips_the_rest(kept: FigureRecord, store: Store):
-    budget, other = Budget(max_calls=1), record(store, chart(30, 40, 50), n=3)
+    budget, other = Budget(Spending(max_calls=1)), record(store, chart(30, 40, 50), n=3)
     chat = ScriptedChat()
     done = [described(item, store, chat, budget=budget) for item in (kept, other)]
     assert [item.status for item in done] == ["described", "skipped"]
