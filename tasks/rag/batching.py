@@ -31,7 +31,7 @@ SHARD_QUESTIONS = 25
 class BatchQuestion(Record):
     """A question of a batch: one line of a JSONL file."""
 
-    id: str
+    id: str = Field(coerce_numbers_to_str=True)
     question: str
     history: tuple[Turn, ...] = ()
     """Earlier turns of the conversation, for a follow-up."""

@@ -110,18 +110,16 @@ def test_a_question_is_asked_once_and_a_new_one_alone_later(place: Place, model:
 
 @pytest.mark.postgres
 def test_a_model_that_is_away_leaves_its_questions_to_the_next_run(place: Place, model: Server) -> None:
-    place.questions.write_text(
-        json.dumps({"id": "one", "question": "How large is the budget of the zirconium furnace?"})
-    )
+    place.questions.write_text(json.dumps({"id": 1, "question": "How large is the budget of the zirconium furnace?"}))
     model.misbehave = lambda path, body: Reply(401, b'{"error": {"message": "no such key"}}')
     first = place.answer("--llm", "local")
     assert (first.code, first.json["unfinished"]) == (1, 1)
     assert "1 answer is unfinished" in first.stderr
-    assert "$41,000" in place.answers["one"]["answer"], "the documents answer meanwhile"
+    assert "$41,000" in place.answers["1"]["answer"], "the documents answer meanwhile"
     model.misbehave = None
     second = place.answer("--llm", "local")
     assert (second.code, second.json["unfinished"]) == (0, 0)
-    assert place.answers["one"]["answer"] == "It is $41,000 [1]."
+    assert place.answers["1"]["answer"] == "It is $41,000 [1]."
 
 
 @pytest.mark.parametrize(

@@ -249,8 +249,7 @@ def document_statuses(
 def list_failures(parsed: Iterable[Parsed], scanned: ScanResult) -> tuple[DocumentStatus, ...]:
     """Return the documents that could not be read and the files that were refused, in the order of names."""
     names = {file.content.digest: file.name for file in scanned.files}
-    statuses = [_make_status(names[item.source.digest], item) for item in parsed if item.failure]
-    return _add_refused(statuses, scanned)
+    return _add_refused((_make_status(names[item.source.digest], item) for item in parsed if item.failure), scanned)
 
 
 def _add_refused(statuses: Iterable[DocumentStatus], scanned: ScanResult) -> tuple[DocumentStatus, ...]:
@@ -263,12 +262,13 @@ def _add_refused(statuses: Iterable[DocumentStatus], scanned: ScanResult) -> tup
 
 
 def count_documents(
-    statuses: Iterable[DocumentStatus], entries: Iterable[CatalogueEntry], *, before: Iterable[str]
+    statuses: Iterable[DocumentStatus], entries: Iterable[CatalogueEntry], *, before: Iterable[CatalogueEntry]
 ) -> DocumentCounts:
-    """Count documents by outcome; before: the documents of the previous index version."""
+    """Count documents by outcome; removed are those of `before`, the last version, without content or name now."""
     counted = Counter(status.status for status in statuses if status.status != "duplicate")
-    removed = set(before) - {entry.document for entry in entries}
-    return DocumentCounts(total=counted.total(), removed=len(removed), **counted)
+    current = {value for entry in entries for value in (entry.document, entry.name)}
+    removed = sum(entry.document not in current and entry.name not in current for entry in before)
+    return DocumentCounts(total=counted.total(), removed=removed, **counted)
 
 
 def _make_status(name: str, parsed: Parsed, *, chunks: int = 0, before: CatalogueEntry | None = None) -> DocumentStatus:

@@ -194,10 +194,9 @@ class Build:
             notes.append(f"{figures.skipped} figures are not described; see `trivet rag status` for the reasons")
         if figures.failed:
             notes.append(f"{figures.failed} figures could not be described, such as: {refused}")
-        before = [entry.document for entry in self._entries]
         report = reporting.IndexReport(
             generation=published.generation,
-            documents=reporting.count_documents(statuses, entries, before=before),
+            documents=reporting.count_documents(statuses, entries, before=self._entries),
             pages=sum(item.pages for item in parsed),
             chunks=sum(item.count for item in chunked),
             figures=figures,

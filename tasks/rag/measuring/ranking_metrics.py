@@ -25,7 +25,7 @@ EXPECTED = "{id, question, document, pages: [1-based], answer?, answerable?, tur
 class Question(Record):
     """A question with the place of its answer: one line of a questions file."""
 
-    id: str = Field(min_length=1)
+    id: str = Field(min_length=1, coerce_numbers_to_str=True)
     question: str
     document: str | None = None
     """Name of the gold document in the catalogue; None if no document has the answer."""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.documents.blocks import Block, Cell, Document, Page, PageStatus
+from tasks.documents.blocks import Block, Cell
 from tasks.rag.indexing.metadata import match_rows, read_facts, read_table
 from tasks.rag.rag_errors import MetadataUnusable
+from tests.rag.indexing.test_notice_facts import make_document
 
 HEADER = (
     "공고 번호,공고 차수,사업명,사업 금액,발주 기관,공개 일자,"
@@ -89,11 +90,6 @@ def test_an_unusable_csv_says_why(tmp_path: Path, text: str, message: str) -> No
         read_table(_csv(tmp_path, text, "utf-8"))
 
 
-def _document(*blocks: Block, title: str | None = None) -> Document:
-    page = Page(number=1, status=PageStatus.OK, blocks=blocks)
-    return Document(format="pdf", reader="test", page_source="stored", pages=(page,), title=title)
-
-
 def _block(text: str, kind: str = "paragraph", level: int | None = None) -> Block:
     return Block.model_validate({"kind": kind, "text": text, "page": 1, "level": level})
 
@@ -102,7 +98,7 @@ def test_labels_in_a_table_are_facts() -> None:
     texts = [("가. 사 업 명", "차세대 시스템"), ("수요기관(발주)", "한국생산기술연구원")]
     cells = [Cell(row=row, col=col, text=text) for row, pair in enumerate(texts) for col, text in enumerate(pair)]
 
-    assert read_facts(_document(Block(kind="table", text="…", page=1, cells=tuple(cells)))) == {
+    assert read_facts(make_document(Block(kind="table", text="…", page=1, cells=tuple(cells)))) == {
         "project_name": "차세대 시스템",
         "project_name_page": "1",
         "issuer": "한국생산기술연구원",
@@ -123,12 +119,12 @@ def test_labels_in_a_table_are_facts() -> None:
     ],
 )
 def test_lines_with_a_label_are_facts(line: str, name: str, value: str) -> None:
-    assert read_facts(_document(_block(line)))[name] == value
+    assert read_facts(make_document(_block(line)))[name] == value
 
 
 @pytest.mark.parametrize("line", ["본 사업명은 변경될 수 있다.", "비고: 없음", "In the year ended well, we grew."])
 def test_what_is_not_labelled_is_not_guessed(line: str) -> None:
-    assert read_facts(_document(_block(line))) == {}
+    assert read_facts(make_document(_block(line))) == {}
 
 
 @pytest.mark.parametrize(
@@ -141,4 +137,4 @@ def test_what_is_not_labelled_is_not_guessed(line: str) -> None:
     ],
 )
 def test_the_title_is_the_files_own_unless_it_says_nothing(title: str | None, expected: str) -> None:
-    assert read_facts(_document(_block("표지", "heading", 1), title=title))["title"] == expected
+    assert read_facts(make_document(_block("표지", "heading", 1), title=title))["title"] == expected

@@ -41,13 +41,13 @@ def _text(text: str, kind: Kind = "paragraph") -> Block:
     return Block(kind=kind, text=text, page=2, bbox=BOX)
 
 
-def _document(*blocks: Block, title: str | None = None) -> Document:
+def make_document(*blocks: Block, title: str | None = None) -> Document:
     page = Page(number=1, status=PageStatus.OK, blocks=blocks)
     return Document(format="pdf", reader="test", page_source="stored", pages=(page,), title=title)
 
 
 def _facts(*blocks: Block) -> list[tuple[str, str, str | None]]:
-    return [(fact.name, fact.label, fact.canonical) for fact in extract_facts(_document(TITLE, *blocks))]
+    return [(fact.name, fact.label, fact.canonical) for fact in extract_facts(make_document(TITLE, *blocks))]
 
 
 def _values(name: str, *blocks: Block) -> list[str | None]:
@@ -90,7 +90,7 @@ def _values(name: str, *blocks: Block) -> list[str | None]:
     ],
 )
 def test_a_labelled_line_states_a_fact(line: str, name: str, canonical: str | None) -> None:
-    stated = [fact for fact in extract_facts(_document(TITLE, _text(line))) if fact.name == name]
+    stated = [fact for fact in extract_facts(make_document(TITLE, _text(line))) if fact.name == name]
 
     assert [(fact.canonical, fact.page, fact.bbox) for fact in stated] == [(canonical, 2, BOX)]
 
@@ -121,7 +121,7 @@ def test_cells_beside_labels_state_facts_with_page_and_box() -> None:
     table = _table(
         "사 업 명 | 신호 구축 | 발주 기관 | 가람시", "사업 예산 | 1,250,000,000원 (부가세 별도) | 사업 기간 | 9개월"
     )
-    facts = extract_facts(_document(TITLE, table))
+    facts = extract_facts(make_document(TITLE, table))
 
     assert [(fact.name, fact.value) for fact in facts] == [
         ("project", "신호 구축"),
@@ -185,13 +185,13 @@ def test_headers_and_footers_state_none() -> None:
 
 
 def test_another_document_has_no_facts() -> None:
-    assert extract_facts(_document(_text("Annual report"), _text("Budget: $1.2 million"))) == ()
+    assert extract_facts(make_document(_text("Annual report"), _text("Budget: $1.2 million"))) == ()
 
 
 def test_a_document_that_states_amount_and_period_is_a_request() -> None:
     blocks = _text("사업예산: 1,000,000원"), _text("사업기간: 3개월")
 
-    assert [fact.name for fact in extract_facts(_document(*blocks))] == ["amount", "period"]
+    assert [fact.name for fact in extract_facts(make_document(*blocks))] == ["amount", "period"]
 
 
 def test_facts_come_in_reading_order() -> None:
@@ -211,7 +211,7 @@ def test_facts_are_limited_in_number() -> None:
 def test_any_text_and_table_is_read(texts: list[str]) -> None:
     blocks = [_text(text) for text in texts] + ([_table(*[text.replace("\n", " ") for text in texts])] if texts else [])
 
-    for fact in extract_facts(_document(TITLE, *blocks)):
+    for fact in extract_facts(make_document(TITLE, *blocks)):
         assert fact.value
         assert fact.label
 
@@ -220,4 +220,4 @@ def test_any_text_and_table_is_read(texts: list[str]) -> None:
 @pytest.mark.timeout(60)
 def test_a_long_line_keeps_nobody_for_long(piece: str) -> None:
     text = "\n".join([piece * (2_000 // len(piece))] * 8)
-    assert isinstance(extract_facts(_document(TITLE, _text(text))), tuple)
+    assert isinstance(extract_facts(make_document(TITLE, _text(text))), tuple)
