@@ -148,7 +148,7 @@ def service_of(home: Path) -> Service | None:
     """Return what `trivet up` has started in this home; None where nothing should run, or another version began it."""
     try:
         return Service.model_validate_json((home / SERVICE_FILE).read_bytes())
-    except (FileNotFoundError, ValidationError):  # the latter: of another version, which starts anew
+    except (FileNotFoundError, NotADirectoryError, ValidationError):  # the last: of another version, which starts anew
         return None
 
 

@@ -180,11 +180,11 @@ def _finish_start(
                 raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
             states = {each.name: each.state for each in parts if since or each.pid is None}
             if since and states.get(part) in DEAD:
-                raise DidNotStart(f"{part} ends as soon as it has started: {_explain_failure(place, part)}")
+                raise DidNotStart(f"{part} ends as soon as it has started: {explain_failure(place, part)}")
             if states.get(part) == "failed":  # and died again, as it was woken
-                raise DidNotStart(f"{part} has failed: {_explain_failure(place, part)}")
+                raise DidNotStart(f"{part} has failed: {explain_failure(place, part)}")
             if time.monotonic() > deadline:
-                raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_explain_failure(place, part)}")
+                raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {explain_failure(place, part)}")
             time.sleep(LOOK_S)
 
     api = Api(service.api_url, auth)
@@ -214,10 +214,8 @@ def _ask_pages(place: Place, settings: ServiceSettings, parts: Iterable[Part] | 
         return None
     try:
         Api(url, None).send("GET", "/health", tries=1)
-    except ApiAway:
-        return None
-    except ApiFailed:
-        return False
+    except ApiFailed as error:
+        return None if isinstance(error, ApiAway) else False
     return True
 
 
@@ -233,12 +231,13 @@ def _is_online(place: Place, api: Api, pool: str, *, since: datetime | None = No
     return any(since is None or datetime.fromisoformat(each["last_heartbeat_time"]) >= since for each in ours)
 
 
-def _explain_failure(place: Place, part: str, *, most_lines: int = MOST_LOG_LINES) -> str:
-    """Return why a part is not healthy: a full disk, or the end of its log."""
+def explain_failure(place: Place, part: str, *, most_lines: int = MOST_LOG_LINES) -> str:
+    """Return why a part is not healthy: a full disk, or the end of its log, if it has written any since the start."""
     if full := full_disks(place, store=None):
         return "; ".join(full)
     log = place.log_of(part)
-    lines = log.read_text(errors="replace").strip().splitlines()[-most_lines:] if log.exists() else []
+    is_new = log.exists() and log.stat().st_mtime >= place.address.stat().st_mtime  # else of an earlier start
+    lines = log.read_text(errors="replace").strip().splitlines()[-most_lines:] if is_new else ["nothing is written yet"]
     return f"{' / '.join(lines)}; the whole is in {log}"
 
 
@@ -326,7 +325,7 @@ def _examine(
         wrong = "it does not answer" if silent else "" if answers.get(part.name, True) else "an index cannot be used"
         if part.state != "running" or wrong:
             why = wrong if part.state == "running" else part.state
-            problems.append(f"{part.name}: {why}; {_explain_failure(place, part.name, most_lines=1)}")
+            problems.append(f"{part.name}: {why}; {explain_failure(place, part.name, most_lines=1)}")
     if "server" not in answers:
         return [], problems or [f"the server at {service.api_url} does not answer; see that it runs"]
     api = Api(service.api_url, auth_of(place.home))
