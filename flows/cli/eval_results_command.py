@@ -350,7 +350,7 @@ def _check(name: str, data: Data, as_json: bool) -> None:
         for why, names in items_of.items():
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             screen.print(f"not scored here: {', '.join(names[:5])}{more}: {why}")
-        verdict = f"{len(problems)} problems" if problems else "nothing is wrong"
+        verdict = f"problems: {len(problems)}" if problems else "nothing is wrong"
         absent = f", {len(data.left_out)} more are left out" if data.left_out else ""
         absent += f", {len(unscorable)} cannot be scored here" if unscorable else ""
         screen.print(f"{benchmark.name}: {len(items)} items{absent}, {verdict}")

@@ -61,6 +61,8 @@ def index(
     """
     if not documents.is_dir():  # before a server is started for it
         fail(f"{documents} is not a folder; name the folder that the documents lie in", REFUSED)
+    if not any(documents.glob("*")):
+        fail(f"{documents} is empty; put documents there, or name the folder that they lie in", REFUSED)
     require_variable(values["password_env"])
     metadata = values["metadata"] and values["metadata"].absolute()
     folders = {"documents": documents.absolute(), "index": index and index.absolute(), "metadata": metadata}

@@ -17,6 +17,7 @@ import typer
 from flows.cli.commands import Json, OptionValues
 from flows.cli.engine import TERMINATED, handle_signal
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
+from flows.cli.shared_options import LAST_INDEX, last_index
 from flows.running.config_reading import nest_values
 from flows.running.settings import settings
 from flows.service.place import DEFAULT_PORT
@@ -34,7 +35,7 @@ IndexesOption = Annotated[
         "--index",
         metavar="[NAME=]DIR",
         help="Folder of an index that the pages show, or postgresql://…; may be repeated. Unset: `up` shows those of "
-        "last time, `serve` evaluations.",
+        "last time, `serve` the one that `rag index` made last.",
     ),
 ]
 DocumentsOption = Annotated[
@@ -279,7 +280,8 @@ def serve(
         fail(f"--host {host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
     home = settings().home
     with plain_errors(StorageError, ModelUnavailable, OSError):
-        folders = folders_of(index or [], documents or [])
+        is_open = not documents and (home / LAST_INDEX).is_file()  # documents are of an index that is named
+        folders = folders_of(index or ([index_name(last_index())] if is_open else []), documents or [])
         collections = [_open_collection(values, name, folder) for name, folder in folders.items()]
         if mcp:
             try:

@@ -78,10 +78,6 @@ def default_index(documents: Path) -> Path:
     return index
 
 
-def _choose_index(ctx: typer.Context, folder: Path | None) -> Path | None:
-    return folder if folder or ctx.resilient_parsing else last_index()  # a shell that completes words parses, too
-
-
 IndexFolder = Annotated[
     Path,
     typer.Option(
@@ -91,7 +87,7 @@ IndexFolder = Annotated[
         help="Folder of the index, or postgresql://…",
         default_factory=lambda: None,
         show_default="the one that `rag index` made last",
-        callback=_choose_index,
+        callback=lambda ctx, folder: folder if folder or ctx.resilient_parsing else last_index(),  # for completion
     ),
 ]
 AnyIndexFolder = Annotated[

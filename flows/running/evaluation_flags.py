@@ -193,9 +193,9 @@ def _resolve_entry(flags: Mapping[str, Any]) -> dict[str, Any]:
             if removal := explain_removal("format", f"eval run --model {name}"):
                 raise OptionUnusable(removal)
             raise OptionUnusable(
-                f"--model {name}: there is no such backend, and no such model of yours; backends are "
-                f"{', '.join(backends())}, and any lm_eval model class by its dotted path; the file that {VARIABLE} "
-                f"names has {', '.join(registered_models()) or 'no models'}"
+                f"--model {name}: no backend, and no model of yours; a server's is --model openai --model_name {name}; "
+                f"backends are {', '.join(backends())}, and any lm_eval model class by its dotted path; the file that "
+                f"{VARIABLE} names has {', '.join(registered_models()) or 'no models'}"
             )
         return dict(flags)
     price = f"{entry.price.prompt},{entry.price.answer}" if entry.price and called in (None, entry.name) else None

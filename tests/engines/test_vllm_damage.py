@@ -8,19 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 from models.backends import open_backend
 from models.model_errors import ModelUnavailable
+from tests.contracts.test_damaged_weights import without_a_weight
 from tests.engines.test_vllm_text import asking
 
 WEIGHTS = "model.safetensors"
-
-
-def without_a_weight(folder: Path) -> None:
-    weights = load_file(folder / WEIGHTS)
-    del weights[next(name for name in weights if "layer" in name)]
-    save_file(weights, folder / WEIGHTS, {"format": "pt"})
 
 
 def cut_off(folder: Path) -> None:

@@ -115,6 +115,7 @@ def test_help_at_80_columns_names_options_whole_and_gives_a_switch_no_type(
         (["nosuch"], "No such command 'nosuch'"),
         (["ask", "q"], "no command ask, but `trivet rag ask`"),
         (["rag", "index", "x"], "is not a folder; name the folder that the documents lie in"),
+        (["rag", "index", "."], "is empty; put documents there"),
         (["nightly", "run", "x"], "does not exist"),
         (["lever", "run"], "nothing says what to learn from"),
         (["rag", "search", "q", "--index", "x", "--strategy", "psychic"], "'similarity', 'mmr', 'bm25', 'rrf'"),
@@ -126,7 +127,7 @@ def test_help_at_80_columns_names_options_whole_and_gives_a_switch_no_type(
     ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else "",
 )
 def test_wrong_usage_exits_2_with_a_sentence(arguments: list[str], said: str, tmp_path: Path) -> None:
-    done = run_here(*(str(tmp_path / word) if word in "xy" else word for word in arguments))
+    done = run_here(*(str(tmp_path / word) if word in "xy." else word for word in arguments))
     told = " ".join(done.stderr.replace("│", " ").split())
     assert (done.code, done.stdout) == (2, "")
     assert said in told

@@ -104,7 +104,7 @@ def test_a_suite_names_models_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"model": "qwne"}, "--model qwne: .* backends are openai, .* has qwen, claude, echo$"),
+        ({"model": "qwne"}, "--model openai --model_name qwne; backends are openai, .* has qwen, claude, echo$"),
         ({"model": "auto"}, "--model auto was removed: name the model"),
     ],
 )

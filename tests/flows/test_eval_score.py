@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 
 from tests.command import TRIVET, Done, run_apart, run_here
+from tests.evaluation.code.drawn import write_lines
 from tests.evaluation.sums import SUMS, TURNS, write_benchmark
 from tests.terminal import at_terminal
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 BENCHMARKS, RECORDED = SAMPLES / "benchmarks", SAMPLES / "recorded" / "model-a"
-
-
-def written(path: Path, *rows: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def score(responses: Path, task: object, *options: object) -> Done:
@@ -58,7 +54,7 @@ def answer(number: int) -> str:
 def test_lines_hold_an_answer_repeats_or_turns(
     sums: Path, tmp_path: Path, rows: list[dict[str, Any]], found: dict[str, Any]
 ) -> None:
-    got = metrics(written(tmp_path / "r.jsonl", *rows), sums)
+    got = metrics(write_lines(tmp_path / "r.jsonl", *rows), sums)
     assert {name: got[name] for name in found} == found
 
 
@@ -66,33 +62,33 @@ def test_lines_hold_an_answer_repeats_or_turns(
 @pytest.mark.parametrize("kind", [int, str], ids=["number", "text"])
 def test_ids_of_all_kinds_are_compared_as_text(sums: Path, tmp_path: Path, field: str, kind: type) -> None:
     rows = [{field: kind(n), "response": answer(2 * n)} for n in (2, 1, 0)]
-    assert metrics(written(tmp_path / "r.jsonl", *rows), sums)["accuracy"] == 1.0
+    assert metrics(write_lines(tmp_path / "r.jsonl", *rows), sums)["accuracy"] == 1.0
 
 
 def test_without_ids_a_line_answers_the_item_of_its_number(tmp_path: Path) -> None:
     path = write_benchmark(tmp_path / "own")
     data = tmp_path / "own" / "sums.jsonl"
     rows = [json.loads(line) for line in data.read_text().splitlines()]
-    written(data, *({name: value for name, value in row.items() if name != "id"} for row in rows))
-    responses = written(tmp_path / "r.jsonl", *({"response": answer(2 * n)} for n in range(3)))
+    write_lines(data, *({name: value for name, value in row.items() if name != "id"} for row in rows))
+    responses = write_lines(tmp_path / "r.jsonl", *({"response": answer(2 * n)} for n in range(3)))
     assert metrics(responses, path)["accuracy"] == 1.0
 
 
 def test_of_two_turns_the_last_one_is_graded(tmp_path: Path) -> None:
     path = write_benchmark(tmp_path / "own", text=TURNS)
     rows = [{"id": n, "turns": [answer(9), answer(2 * n)]} for n in range(3)]
-    assert metrics(written(tmp_path / "r.jsonl", *rows), path)["accuracy"] == 1.0
+    assert metrics(write_lines(tmp_path / "r.jsonl", *rows), path)["accuracy"] == 1.0
 
 
 def test_a_pipe_gets_evalchemys_results_and_who_answered(sums: Path, tmp_path: Path) -> None:
-    done = score(written(tmp_path / "r.jsonl", {"id": 0, "response": "0"}), sums, "--model_name", "mine")
+    done = score(write_lines(tmp_path / "r.jsonl", {"id": 0, "response": "0"}), sums, "--model_name", "mine")
     assert done.json["model_info"]["model_name"] == "mine"
     assert set(done.json) >= {"results", "model_info"}
     assert set(done.json["results"]) == {"Sums"}
 
 
 def test_a_terminal_gets_a_table_and_a_pipe_json(sums: Path, tmp_path: Path) -> None:
-    responses = written(tmp_path / "r.jsonl", *({"id": n, "response": answer(2 * n)} for n in range(3)))
+    responses = write_lines(tmp_path / "r.jsonl", *({"id": n, "response": answer(2 * n)} for n in range(3)))
     piped = run_apart("eval", "score", responses, "--task", sums)
     assert json.loads(piped.stdout)["results"]["Sums"]["accuracy"] == 1.0
     with at_terminal([*TRIVET, "eval", "score", str(responses), "--task", str(sums)]) as terminal:
@@ -125,7 +121,7 @@ def test_a_judge_is_named_by_its_flag() -> None:
 
 
 def test_the_json_and_the_samples_are_written_where_asked(sums: Path, tmp_path: Path) -> None:
-    responses = written(tmp_path / "r.jsonl", *({"id": n, "response": answer(0)} for n in range(3)))
+    responses = write_lines(tmp_path / "r.jsonl", *({"id": n, "response": answer(0)} for n in range(3)))
     out = tmp_path / "out" / "scores.json"
     done = score(responses, sums, "--output_path", out)
     assert json.loads(out.read_text())["results"] == done.json["results"]
@@ -135,7 +131,7 @@ def test_the_json_and_the_samples_are_written_where_asked(sums: Path, tmp_path: 
 
 def test_a_run_is_graded_again_with_old_beside_new(sums: Path, tmp_path: Path) -> None:
     rows = [answer(0), r"It is \boxed{\frac{4}{2}}.", answer(5)]
-    responses = written(tmp_path / "r.jsonl", *({"id": n, "response": text} for n, text in enumerate(rows)))
+    responses = write_lines(tmp_path / "r.jsonl", *({"id": n, "response": text} for n, text in enumerate(rows)))
     out = tmp_path / "out" / "scores.json"
     assert score(responses, sums, "--out", out).code == 0
     same = run_here("eval", "score", "--run", out, "--task", "Sums").json
@@ -160,12 +156,12 @@ def test_a_run_is_graded_again_with_old_beside_new(sums: Path, tmp_path: Path) -
 def test_answers_that_cannot_be_graded_are_named(
     sums: Path, tmp_path: Path, rows: list[dict[str, Any]], options: tuple[object, ...], code: int, said: str
 ) -> None:
-    done = score(written(tmp_path / "r.jsonl", *rows), sums, *options)
+    done = score(write_lines(tmp_path / "r.jsonl", *rows), sums, *options)
     assert (done.code, said in done.stderr, done.stdout) == (code, True, ""), done.stderr
 
 
 def test_what_is_missing_on_the_command_line_is_named(sums: Path, tmp_path: Path) -> None:
-    responses = written(tmp_path / "r.jsonl", {"id": 0, "response": "0"})
+    responses = write_lines(tmp_path / "r.jsonl", {"id": 0, "response": "0"})
     assert run_here("eval", "score", responses).code == 2
     assert "there is no file" in run_here("eval", "score", tmp_path / "none.jsonl", "--task", sums).stderr
     assert run_here("eval", "score", "--run", tmp_path / "none.json").code != 0

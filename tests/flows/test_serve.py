@@ -36,7 +36,7 @@ from storage.sessions import Sessions
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered
 from tasks.rag.indexing.index_report import status_of_build
-from tests.command import TRIVET, run_here
+from tests.command import TRIVET, run_apart, run_here
 from tests.flows.asks import TEXTS, FirstSentence, digest, opened, publish_texts
 from tests.models.server import MODEL, hangs
 from tests.models.server import serving as model_server
@@ -457,8 +457,10 @@ def test_an_address_that_others_reach_must_be_meant(tmp_path: Path, host: str) -
     assert (done.code, "say --allow-remote" in done.stderr) == (2, True)
 
 
-def test_a_folder_without_an_index_is_refused_at_the_start(tmp_path: Path) -> None:
-    done = run_here("rag", "serve", "--index", tmp_path)
+def test_the_last_index_is_served_and_a_folder_without_one_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "last").write_text(str(tmp_path))
+    done = run_apart("rag", "serve", TRIVET_HOME=str(tmp_path))
     assert (done.code, "holds no finished index" in done.stderr) == (2, True)
 
 

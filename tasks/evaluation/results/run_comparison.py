@@ -62,7 +62,7 @@ class Comparison(Record):
     only_before: tuple[str, ...] = ()
     only_after: tuple[str, ...] = ()
     unscored: tuple[str, ...] = ()
-    """Items of both runs that are unscored in one of them; not compared."""
+    """Items of both runs that have no score in one or both of them; not compared."""
     differs: tuple[str, ...] = ()
     """Differences in data, settings or graders, which confound the comparison."""
 

@@ -244,7 +244,7 @@ def without_leaks(dataset: Dataset, leaks: Mapping[str, Leak]) -> Dataset:
     )
     if not parted.shown or not parted.train_queries:
         raise DatasetUnusable(
-            f"all {len(dataset.candidates)} training items are validation or test items again "
+            f"all training items ({len(dataset.candidates)}) are validation or test items again "
             f"({describe_leaks(leaks)}); give others"
         )
     return parted
@@ -255,7 +255,7 @@ def describe_leaks(leaks: Mapping[str, Leak]) -> str:
     kinds = ", ".join(f"{count} by {by}" for by, count in Counter(leak.by for leak in leaks.values()).most_common())
     examples = ", ".join(f"{name} is {leak.examined}" for name, leak in islice(leaks.items(), EXAMPLES))
     return (
-        f"{len(leaks)} training items were left out, as they are validation or test items again: {kinds} ({examples}"
+        f"{len(leaks)} of the training items left out, as validation or test items again: {kinds} ({examples}"
         f"{', …' if len(leaks) > EXAMPLES else ''}); all results are without them"
     )
 
