@@ -23,7 +23,6 @@ from flows.running.run_reporting import say, watched
 from flows.running.run_state import LeverRun
 from models.backends import revision_of
 from models.model_errors import ModelUnavailable
-from models.weight_files import find_clip
 from storage.records import Ref
 from tasks.lever import steps
 from tasks.lever.data.folder_layout import CARD_SUFFIX, Layout
@@ -120,6 +119,8 @@ def _read_embeddings(
     if config.is_text_task:
         encoder = encoder.model_copy(update={"fingerprint": embedder(config.encoder).id})
     elif config.encoder != DIGITS:
+        from models.causal_weights import find_clip  # brings Pillow
+
         try:
             fingerprint = find_clip(config.encoder, adapters=config.adapters).fingerprint
         except ModelUnavailable as error:

@@ -22,7 +22,7 @@ from models.model_errors import ModelUnavailable
 from models.openai import AS_ASKED, BRIEFLY, CuratorChat, OpenAIChat, ProviderAccess, Thinking, find_access
 from models.permissions import read_variable, require_code
 from models.protocols import Chat
-from models.weight_files import GENERATOR_FILES, digest_files, digest_folder, gguf_in, hub_folder, split_gguf
+from models.weight_files import GENERATOR_FILES, digest_files, digest_folder, hub_folder, split_gguf
 
 ENTRY_POINTS = "trivet.backends"
 RATE_NAMES = {
@@ -245,12 +245,12 @@ def _open_endpoint(request: BackendRequest) -> Chat:
 
 def _open_hf(request: BackendRequest) -> Chat:
     """Return transformers' model, without its eyes if no pictures come and it can load so. Raises ModelUnavailable."""
-    from models.causal_weights import Kind, kind_of
+    from models.causal_weights import kind_of
 
     args = checked_args(HFArgs, request)
     name = _model_name(args.pretrained or request.name, request.kind, "pretrained")
     pretrained, gguf_file = split_gguf(name, args.gguf_file)
-    kind = kind_of(pretrained, args.revision) if gguf_file is None else Kind(sees=False, reads_text_alone=True)
+    kind = kind_of(pretrained, args.revision, gguf_file=gguf_file)
     sees = kind.sees and (request.pictures or not kind.reads_text_alone)
     lacking = ("trust_remote_code", "gguf_file") if sees else ("min_pixels", "max_pixels")
     if unusable := [name for name in lacking if getattr(args, name)]:
@@ -259,13 +259,9 @@ def _open_hf(request: BackendRequest) -> Chat:
             f"the model in {pretrained} is loaded {manner}, without {' and '.join(unusable)}; leave it out"
         )
     options = args.model_dump(exclude={"pretrained", "gguf_file", *lacking})
-    if sees:
-        from models.causal_lm import HFVision
+    from models.causal_lm import CausalLM, HFVision  # brings torch
 
-        return HFVision(pretrained, **options)
-    from models.causal_lm import CausalLM
-
-    return CausalLM(pretrained, gguf_file=gguf_file, **options)
+    return HFVision(pretrained, **options) if sees else CausalLM(pretrained, gguf_file=gguf_file, **options)
 
 
 def _open_vllm(request: BackendRequest) -> Chat:
@@ -437,19 +433,14 @@ def local_of(name: str) -> Local | None:
 
 def require_weights(local: Local, *, pictures: bool = False) -> None:
     """Raises ModelUnavailable for a model without files, or `hf` of text alone if pictures come; loads nothing."""
-    from models.causal_weights import model_config
+    from models.causal_weights import kind_of
 
     check_args(local.kind, local.args)
-    revision, gguf_file = local.args.get("revision"), local.args.get("gguf_file")
-    patterns = (str(gguf_file) if gguf_file else "config.json",)
-    folder = hub_folder(local.pretrained, str(revision) if revision else None, kind="model", patterns=patterns)
-    if gguf_file:
-        gguf_in(folder, str(gguf_file))
-    sees = not gguf_file and "vision_config" in model_config(folder)
-    if not sees and pictures and local.kind == "hf":
+    files = {name: str(value) for name in ("revision", "gguf_file") if (value := local.args.get(name))}
+    if not kind_of(local.pretrained, **files).sees and pictures and local.kind == "hf":
         raise ModelUnavailable(
-            f"the model in {folder} reads text alone, and it would be shown pictures; name one that sees, such as "
-            "hf:Qwen/Qwen2.5-VL-3B-Instruct"
+            f"the model in {local.pretrained} reads text alone, and it would be shown pictures; name one that sees, "
+            "such as hf:Qwen/Qwen2.5-VL-3B-Instruct"
         )
 
 

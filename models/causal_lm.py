@@ -1,14 +1,12 @@
-"""A causal language model of the transformers library in this process: answers in batches, and log-likelihoods.
-
-One that is shown pictures is a subclass, which tells how likely answers to its prompts are.
-"""
+"""A causal language model of the transformers library in this process: answers in batches, and log-likelihoods."""
 
 from __future__ import annotations
 
 import copy
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -24,17 +22,14 @@ from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.token_likelihoods import (
     PACKED_TOKENS,
     Window,
-    encode,
+    WindowScorer,
     likelihoods,
     packs_of,
-    pair_windows,
     prompt_tokens,
     reads_trees,
     score,
     score_pack,
     shared_rows,
-    sum_windows,
-    text_windows,
 )
 
 log = logging.getLogger(__name__)
@@ -55,8 +50,13 @@ class Prompt(NamedTuple):
     limit: int  # most new tokens: what was asked for, as far as the context has room
     drawing: Drawing | None  # None: the likeliest token each time
 
+    @property
+    def most_tokens(self) -> int:
+        """Tokens of the prompt and of the longest answer."""
+        return len(self.tokens) + self.limit
 
-class CausalLM:
+
+class CausalLM(WindowScorer):
     """Answers with the model of a folder or of the hub, and tells how likely texts are.
 
     It is loaded with the first question, and released when another model of this process is asked (models.local).
@@ -69,26 +69,18 @@ class CausalLM:
         self,
         pretrained: str,
         *,
-        revision: str | None = None,
-        dtype: str = "auto",
         device: str | None = None,
         device_map: Any = None,
-        peft: str | None = None,
-        trust_remote_code: bool = False,
         max_length: int | None = None,
-        gguf_file: str | None = None,
         batch_size: int | Literal["auto"] = "auto",
         pixels: dict[str, int] | None = None,
+        **files: Any,
     ) -> None:
-        """pixels: bounds of the pictures that the model will be shown, see HFVision; None where it reads text alone."""
-        self._weights = find_weights(
-            pretrained,
-            revision=revision,
-            dtype=dtype,
-            peft=peft,
-            trust_remote_code=trust_remote_code,
-            gguf_file=gguf_file,
-        )
+        """pixels: bounds of the pictures that the model will be shown, see HFVision; None where it reads text alone.
+
+        files: which weights these are, and their precision, as `find_weights` takes it.
+        """
+        self._weights = find_weights(pretrained, **files)
         refuse_longer(self._weights, max_length)
         # a context that is cut short by hand cuts answers short
         shaping = [str(max_length)] if max_length else []
@@ -130,37 +122,32 @@ class CausalLM:
             except RequestRefused as error:
                 yield number, error
         prompts.sort(key=lambda prompt: (prompt.request.max_tokens, len(prompt.tokens)), reverse=True)
-        for batch, answers in self._batches(prompts, self._generate, self._cache_bytes):
+
+        for batch, answers in self._batches(prompts, self._generate, lambda prompt: (prompt.most_tokens, 0)):
             if isinstance(answers, ModelError):
                 yield batch[0].number, answers
             else:
                 yield from ((prompt.number, answer) for prompt, answer in zip(batch, answers, strict=True))
 
-    def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Yield log-probabilities of continuations given contexts, with positions, in any order. Raises ModelError.
-
-        An empty context is the token for the beginning of a text; a continuation without tokens is certain.
-        """
-        with self._lock:
-            windows = pair_windows(self._load(), pairs)
-        yield from sum_windows(windows, self._score_windows)
-
-    def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Yield whole texts' log-probability, with their position, in any order, in windows as long as the context."""
-        with self._lock:
-            windows = text_windows(self._load(), texts)
-        for number, likelihood in sum_windows(windows, self._score_windows):
-            yield number, likelihood.total
-
     def _load(self) -> Loaded:
         return load_once(("hf", self._weights, repr(self._placing)), lambda: load_model(self._weights, **self._placing))
 
-    def _prompt(self, number: int, request: ChatRequest) -> Prompt:
-        """Return a request as tokens, with its drawing if it draws any. Raises RequestRefused, ContextOverflow."""
+    def _prompt(self, number: int, request: ChatRequest, *, room_for: int = 1) -> Prompt:
+        """Return a request as tokens, with its drawing if it draws any. Raises RequestRefused, ContextOverflow.
+
+        room_for: tokens that have to have room behind it.
+        """
         loaded = self._load()
         tokens = prompt_tokens(loaded, request)
         if loaded.sight:
             tokens = loaded.sight.expand_tokens(tokens, list(pictures_of(request.messages)))
+        room = loaded.context_tokens - len(tokens)
+        if room < room_for:
+            remedy = "show fewer or smaller pictures (max_pixels)" if loaded.sight else "shorten the prompt"
+            raise ContextOverflow(
+                f"The prompt has {len(tokens)} tokens{', pictures included,' if loaded.sight else ''} and {self.id} "
+                f"takes {loaded.context_tokens}, answer included; {remedy}, or use a model with a longer context."
+            )
         drawing, defaults = None, loaded.model.generation_config
         if request.temperature > 0:
             drawing = Drawing(
@@ -169,28 +156,17 @@ class CausalLM:
                 top_k=defaults.top_k or None,
                 seed=seed_of(request, tokens),
             )
-        return Prompt(number, request, tokens, min(request.max_tokens, self._room(tokens)), drawing)
+        return Prompt(number, request, tokens, min(request.max_tokens, room), drawing)
 
-    def _room(self, tokens: Sequence[int]) -> int:
-        """Return the number of tokens that fit into the context behind these. Raises ContextOverflow."""
-        context_tokens, sees = self._load().context_tokens, self._load().sight is not None
-        if len(tokens) >= context_tokens:
-            remedy = "show fewer or smaller pictures (max_pixels)" if sees else "shorten the prompt"
-            raise ContextOverflow(
-                f"The prompt has {len(tokens)} tokens{', pictures included,' if sees else ''} and {self.id} takes "
-                f"{context_tokens}, answer included; {remedy}, or use a model with a longer context."
-            )
-        return context_tokens - len(tokens)
-
-    def _inputs(self, rows: Sequence[tuple[ChatRequest, list[int]]]) -> dict[str, Tensor]:
-        """Return the model's inputs: the tokens of each request, padded at the left, and all pictures in order."""
+    def _inputs(self, rows: Sequence[tuple[Sequence[int], Iterable[bytes]]]) -> dict[str, Tensor]:
+        """Return the model's inputs: the tokens of each row, padded at the left, and its pictures in order."""
         loaded = self._load()
-        width, blank = max(len(tokens) for _, tokens in rows), loaded.tokenizer.pad_token_id
-        padded = [[blank] * (width - len(tokens)) + tokens for _, tokens in rows]
-        mask = [[0] * (width - len(tokens)) + [1] * len(tokens) for _, tokens in rows]
+        width, blank = max(len(tokens) for tokens, _ in rows), loaded.tokenizer.pad_token_id
+        padded = [[blank] * (width - len(tokens)) + [*tokens] for tokens, _ in rows]
+        mask = [[0] * (width - len(tokens)) + [1] * len(tokens) for tokens, _ in rows]
         inputs = {"input_ids": torch.tensor(padded), "attention_mask": torch.tensor(mask)}
         if loaded.sight and loaded.pictures:
-            pngs = [png for request, _ in rows for png in pictures_of(request.messages)]
+            pngs = [png for _, row_pngs in rows for png in row_pngs]
             picture_inputs = loaded.pictures.join_inputs(pngs)
             if picture_inputs and loaded.sight.names_types:
                 inputs["mm_token_type_ids"] = (inputs["input_ids"] == loaded.sight.token_id).long()
@@ -202,7 +178,7 @@ class CausalLM:
         """Return one answer for each prompt, in order."""
         loaded = self._load()
         model, tokenizer = loaded.model, loaded.tokenizer
-        inputs = self._inputs([(prompt.request, prompt.tokens) for prompt in batch])
+        inputs = self._inputs([(prompt.tokens, pictures_of(prompt.request.messages)) for prompt in batch])
         width = inputs["input_ids"].shape[1]
         limits = [prompt.limit for prompt in batch]
         shared: dict[str, Any] = {"limits": limits, "prompt_tokens": width, "device": model.device}
@@ -244,6 +220,8 @@ class CausalLM:
 
     def _score_windows(self, windows: Sequence[Window]) -> Iterator[tuple[Window, LogProb]]:
         """Yield each window with its log-probability; short ones are read in packs, where the model can read a tree."""
+        pictured = sorted((window for window in windows if window.pngs), key=lambda window: -len(window.read))
+        windows = [window for window in windows if not window.pngs]
         with self._lock:
             packs = windows and reads_trees(self._load())
         short = [window for window in windows if packs and len(window.read) <= PACKED_TOKENS]
@@ -255,24 +233,43 @@ class CausalLM:
                 raise _as_memory_error(error) from error
             yield from scored
         rows = shared_rows([window for window in windows if not packs or len(window.read) > PACKED_TOKENS])
-        for _, parts in self._batches(rows, lambda part: list(score(self._load(), part)), self._logit_bytes):
+        batches = chain(
+            self._batches(pictured, self._score_pictured, lambda window: (len(window.read), len(window.predicted))),
+            self._batches(rows, lambda part: list(score(self._load(), part)), lambda row: (0, len(row[0]))),
+        )
+        for _, parts in batches:
             if isinstance(parts, ModelError):
                 raise parts
             yield from parts
 
+    @torch.inference_mode()
+    def _score_pictured(self, windows: Sequence[Window]) -> list[tuple[Window, LogProb]]:
+        """Return the log-probabilities of windows with pictures; padding at the left, so that all end together."""
+        longest = max(len(window.predicted) for window in windows)
+        inputs = self._inputs([(window.read, window.pngs) for window in windows])
+        # (rows, longest, V): the logits behind a token are those of the next one
+        logits = self._load().model(**inputs, use_cache=False, logits_to_keep=longest).logits
+        answers = [window.predicted for window in windows]
+        answer_logits = (logits[row, -len(tokens) :] for row, tokens in enumerate(answers))
+        return list(zip(windows, likelihoods(answers, answer_logits), strict=True))
+
     def _batches(
-        self, jobs: Sequence[Job], run: Callable[[Sequence[Job]], list[BatchResult]], bytes_of: Callable[[Job], int]
+        self,
+        jobs: Sequence[Job],
+        run: Callable[[Sequence[Job]], list[BatchResult]],
+        size_of: Callable[[Job], tuple[int, int]],
     ) -> Iterator[tuple[Sequence[Job], list[BatchResult] | ModelError]]:
         """Yield each batch of jobs with what `run` makes of it; a job that does not even fit alone gives its error.
 
-        bytes_of: the memory that a job may take. Raises TransientModelError where a batch of fixed size does not fit.
+        size_of: how many tokens of a job are remembered, and the logits of how many are read. Raises
+        TransientModelError where a batch of fixed size does not fit.
         """
         start = 0
         while start < len(jobs):
             rows = self.batch_size
             if self._is_auto and self._load().model.device.type == "cpu":
                 free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-                rows = max(1, min(rows, int(free * MEMORY_SHARE / max(1, bytes_of(jobs[start])))))
+                rows = max(1, min(rows, int(free * MEMORY_SHARE / max(1, self._memory_bytes(*size_of(jobs[start]))))))
             batch = jobs[start : start + rows]
             results: list[BatchResult] | ModelError
             try:
@@ -291,25 +288,14 @@ class CausalLM:
             yield batch, results
             start += len(batch)
 
-    def _cache_bytes(self, prompt: Prompt) -> int:
-        """Return the size in bytes of the keys and values of one row at its longest."""
+    def _memory_bytes(self, tokens: int, logits: int) -> int:
+        """Return the bytes of keys and values of so many tokens, and of so many tokens' logits and log-softmax."""
         model = self._load().model
         config = model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or getattr(config, "num_attention_heads", 1)
         size = getattr(config, "head_dim", None) or config.hidden_size // getattr(config, "num_attention_heads", 1)
         layers = getattr(config, "num_hidden_layers", 1)
-        return 2 * layers * heads * size * (len(prompt.tokens) + prompt.limit) * model.dtype.itemsize
-
-    def _logit_bytes(self, row: tuple[tuple[int, ...], list[Window]]) -> int:
-        """Return the size in bytes of the logits of one row and of their log-softmax."""
-        return 8 * len(row[0]) * self._load().model.config.get_text_config().vocab_size
-
-
-class Answer(NamedTuple):
-    """A prompt and the tokens of the answer whose likelihood is asked for."""
-
-    prompt: Prompt
-    tokens: list[int]  # with the token that ends it
+        return 2 * layers * heads * size * tokens * model.dtype.itemsize + 8 * logits * config.vocab_size
 
 
 class HFVision(CausalLM):
@@ -325,44 +311,6 @@ class HFVision(CausalLM):
         """min_pixels, max_pixels: bounds of a resized picture; None: the model's own. options: those of CausalLM."""
         bounds = {"min_pixels": min_pixels, "max_pixels": max_pixels}
         super().__init__(pretrained, pixels={name: n for name, n in bounds.items() if n is not None}, **options)
-
-    def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        """Yield the sums over the answers' tokens, their end included, with their numbers; the longest first.
-
-        An answer is tokenised by itself, without its prompt. Raises ModelError; a ContextOverflow after all results.
-        """
-        answers, refused = list[Answer](), list[ModelError]()
-        for number, (request, answer) in enumerate(pairs):
-            try:
-                with self._lock:
-                    loaded, prompt = self._load(), self._prompt(number, request)
-                    tokens = [*encode(loaded, answer, special=False), loaded.end_token]
-                    self._room([*prompt.tokens, *tokens[:-1]])
-                    answers.append(Answer(prompt, tokens))
-            except ModelError as error:
-                refused.append(error)
-        answers.sort(key=lambda answer: len(answer.prompt.tokens) + len(answer.tokens), reverse=True)
-
-        def row_bytes(answer: Answer) -> int:
-            return self._cache_bytes(answer.prompt) + self._logit_bytes((tuple(answer.tokens), []))
-
-        for batch, sums in self._batches(answers, self._score_answers, row_bytes):
-            if isinstance(sums, ModelError):
-                raise sums
-            yield from ((answer.prompt.number, total) for answer, total in zip(batch, sums, strict=True))
-        if refused:
-            raise refused[0]
-
-    @torch.inference_mode()
-    def _score_answers(self, batch: Sequence[Answer]) -> list[float]:
-        """Return the log-probability of each answer; padding stands at the left, so that all answers end together."""
-        rows = [(answer.prompt.request, [*answer.prompt.tokens, *answer.tokens[:-1]]) for answer in batch]
-        longest = max(len(answer.tokens) for answer in batch)
-        # (rows, longest, V): the logits behind a token are those of the next one, so the last token is not read
-        logits = self._load().model(**self._inputs(rows), use_cache=False, logits_to_keep=longest).logits
-        token_lists = [answer.tokens for answer in batch]
-        answer_logits = (logits[row, -len(tokens) :] for row, tokens in enumerate(token_lists))
-        return [likelihood.total for likelihood in likelihoods(token_lists, answer_logits)]
 
 
 def _parameters_of(prompt: Prompt, own: Any) -> dict[str, JsonValue]:

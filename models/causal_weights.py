@@ -1,4 +1,4 @@
-"""A model that writes: where its weights lie, how it is loaded and takes pictures, and adapters (LoRA) added to it.
+"""A model of transformers: where its weights lie, how it is loaded and takes pictures, and adapters (LoRA) added.
 
 Source of LoRA: Hu et al. 2021, arXiv:2106.09685; the library peft reads adapters and knows their kinds.
 """
@@ -113,6 +113,30 @@ def find_weights(
         fingerprints = f"{fingerprint}{digest_folder(adapter, patterns)}"
         fingerprint = hashlib.sha256(fingerprints.encode()).hexdigest()[:12]
     return Weights(folder, label, fingerprint, _dtype(config, dtype), adapter, trust_remote_code)
+
+
+VIT_B_32 = "openai/clip-vit-base-patch32"
+# its main branch has pickled weights only; this commit of the hub's own conversion has the same ones as safetensors
+SAFE_REVISIONS = {VIT_B_32: "c237dc49a33fc61debc9276459120b7eac67e7ef"}
+
+
+def find_clip(name: str, *, adapters: Path | None = None) -> Weights:
+    """Find a CLIP and fingerprint its weights, without loading anything. Raises ModelUnavailable.
+
+    name: `clip` (ViT-B/32, 512 wide), `NAME` or `NAME@REVISION` of the hub (`openai/clip-vit-large-patch14`, 768), or
+    a folder; with or without `hf:` before it. adapters: folder of LoRA weights to add.
+    """
+    name = name.removeprefix("hf:")
+    name = VIT_B_32 if name == "clip" else name
+    pinned = f"{name}@{SAFE_REVISIONS[name]}" if name in SAFE_REVISIONS else name
+    weights = find_weights(pinned, peft=str(adapters) if adapters else None)
+    kind = model_config(weights.folder).get("model_type")
+    if kind != "clip":
+        raise ModelUnavailable(
+            f"{weights.folder} holds no CLIP (its config.json says model_type {kind!r}); name one that does"
+        )
+    require_safetensors(weights.folder)
+    return weights
 
 
 def model_config(folder: Path) -> dict[str, Any]:
@@ -351,9 +375,12 @@ class Kind(NamedTuple):
     reads_text_alone: bool  # transformers can load it as a language model without the encoder
 
 
-def kind_of(name: str, revision: str | None = None) -> Kind:
-    """Return the kind of a model in a folder or on the hub; loads nothing. Raises ModelUnavailable."""
-    config = read_json(hub_folder(name, revision, kind="model", patterns=("config.json",)) / "config.json")
+def kind_of(name: str, revision: str | None = None, *, gguf_file: str | None = None) -> Kind:
+    """Return the kind of a model in a folder or on the hub; loads nothing. Raises ModelUnavailable without files."""
+    folder = hub_folder(name, revision, kind="model", patterns=(gguf_file or "config.json",))
+    if gguf_file:
+        gguf_in(folder, gguf_file)
+    config = {} if gguf_file else model_config(folder)
     if "vision_config" not in config:
         return Kind(sees=False, reads_text_alone=True)
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES

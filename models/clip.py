@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-from models.causal_weights import check_adapter, device_for, merge_adapter, name_failures
+from models.causal_weights import Weights, device_for, find_clip, merge_adapter, name_failures
 from models.prompts import open_picture, replace_surrogates
-from models.weight_files import ClipWeights, find_clip
 
 GPU_BATCH = 64
 
@@ -84,7 +83,7 @@ def image_features(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     return F.normalize(model.visual_projection(pooled), dim=-1)
 
 
-def load_clip(weights: ClipWeights) -> tuple[Any, Any, Any]:
+def load_clip(weights: Weights) -> tuple[Any, Any, Any]:
     """Return (model, tokenizer, image processor); adapters merged, on the CPU in fp32. Raises ModelUnavailable."""
     from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
 
@@ -93,7 +92,6 @@ def load_clip(weights: ClipWeights) -> tuple[Any, Any, Any]:
         model = CLIPModel.from_pretrained(weights.folder, use_safetensors=True, dtype=torch.float32, **source)
         tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
         processor = AutoImageProcessor.from_pretrained(weights.folder, backend="pil", **source)
-    if weights.adapters:
-        check_adapter(weights.adapters)
-        model = merge_adapter(model, weights.adapters)
+    if weights.adapter:
+        model = merge_adapter(model, weights.adapter)
     return model.eval(), tokenizer, processor

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from models.causal_weights import Loaded
-from models.prompts import render_prompt, replace_surrogates
+from models.model_errors import RequestRefused
+from models.prompts import pictures_of, render_prompt, replace_surrogates
 from models.protocols import ChatRequest, LogProb
 
 
@@ -106,6 +107,55 @@ def sum_windows(
         missing[number] -= 1
         if not missing[number]:
             yield number, sums[number]
+
+
+class WindowScorer:
+    """A LogLikelihood and AnswerLikelihood by the windows of a model in this process, which a subclass scores.
+
+    `_load` gives tokenizer and limits, `_prompt` the tokens of a request as `.tokens`, `_score_windows` each window
+    with its log-probability, in any order; tokenizers are used under `_lock`.
+    """
+
+    _lock: Any
+    _load: Callable[[], Loaded]
+    _prompt: Callable[..., Any]
+    _score_windows: Callable[[Sequence[Window]], Iterator[tuple[Window, LogProb]]]
+
+    def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
+        """Yield log-probabilities of continuations given contexts, with positions, in any order. Raises ModelError.
+
+        An empty context is the token for the beginning of a text; a continuation without tokens is certain.
+        """
+        with self._lock:
+            windows = pair_windows(self._load(), pairs)
+        yield from sum_windows(windows, self._score_windows)
+
+    def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
+        """Yield whole texts' log-probability, with their position, in any order, in windows as long as the context."""
+        with self._lock:
+            windows = text_windows(self._load(), texts)
+        for number, likelihood in sum_windows(windows, self._score_windows):
+            yield number, likelihood.total
+
+    def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        """Yield the sums over the answers' tokens, their end included, with their numbers, in any order.
+
+        An answer is tokenised by itself, without its prompt. Raises ModelError; a RequestRefused after all results.
+        """
+        windows, refused = list[Window](), list[RequestRefused]()
+        for number, (request, answer) in enumerate(pairs):
+            with self._lock:
+                tokens = (*encode(self._load(), answer, special=False), self._load().end_token)
+                try:
+                    prompt = self._prompt(number, request, room_for=len(tokens)).tokens
+                except RequestRefused as error:
+                    refused.append(error)
+                    continue
+            pngs = tuple(pictures_of(request.messages))
+            windows.append(Window(number, (*prompt, *tokens[:-1]), tokens, pngs))
+        yield from ((window.number, likelihood.total) for window, likelihood in self._score_windows(windows))
+        if refused:
+            raise refused[0]
 
 
 def shared_rows(windows: Sequence[Window]) -> list[tuple[tuple[int, ...], list[Window]]]:

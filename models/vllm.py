@@ -23,7 +23,7 @@ from models.decoding import decode_answer, seed_of
 from models.model_errors import ContextOverflow, ModelError, RequestRefused
 from models.prompts import complete_alone, cut_at_stops, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.token_likelihoods import Window, encode, pair_windows, prompt_tokens, sum_windows, text_windows
+from models.token_likelihoods import Window, WindowScorer, prompt_tokens
 from models.vllm_engine import Job, JobRefused, Setup, ask_engine
 
 JOBS_AT_ONCE = 256
@@ -42,7 +42,7 @@ class Prompt(NamedTuple):
     limit: int  # most new tokens: what was asked for, as far as the context has room
 
 
-class VLLMChat:
+class VLLMChat(WindowScorer):
     """Answers with the model of a folder or of the hub, and tells how likely answers and texts are.
 
     The engine runs in processes that end with this one. It is opened with the first question, serves one caller at a
@@ -114,41 +114,8 @@ class VLLMChat:
             )
             yield prompt.number, response
 
-    def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Yield the log-probability of each continuation given its context, with its position. Raises ModelError.
-
-        An empty context stands for the token that begins a text; a continuation without tokens is certain.
-        """
-        with self._lock:
-            windows = pair_windows(self._loaded, pairs)
-        yield from sum_windows(windows, self._score)
-
-    def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Yield the log-probability of whole texts, with their position: windows one token shorter than the context."""
-        with self._lock:
-            windows = text_windows(self._loaded, texts)
-        for number, likelihood in sum_windows(windows, self._score):
-            yield number, likelihood.total
-
-    def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        """Yield the sums over the answers' tokens, their end included, with their numbers, in order.
-
-        An answer is tokenised by itself, without its prompt. Raises ModelError; a ContextOverflow after all results.
-        """
-        windows, refused = list[Window](), list[ModelError]()
-        for number, (request, answer) in enumerate(pairs):
-            with self._lock:
-                tokens = [*encode(self._loaded, answer, special=False), self._loaded.end_token]
-            try:
-                prompt = self._prompt(number, request, room_for=len(tokens))
-            except RequestRefused as error:
-                refused.append(error)
-                continue
-            windows.append(Window(number, (*prompt.tokens, *tokens[:-1]), tuple(tokens), prompt.pngs))
-        for window, likelihood in self._score(windows):
-            yield window.number, likelihood.total
-        if refused:
-            raise refused[0]
+    def _load(self) -> Loaded:
+        return self._loaded
 
     @cached_property
     def _loaded(self) -> Loaded:
@@ -218,7 +185,7 @@ class VLLMChat:
                 sampling["stop_token_ids"] = ids
         return {name: value for name, value in sampling.items() if value is not None}
 
-    def _score(self, windows: Sequence[Window]) -> Iterator[tuple[Window, LogProb]]:
+    def _score_windows(self, windows: Sequence[Window]) -> Iterator[tuple[Window, LogProb]]:
         """Yield each window with the log-probability of what it predicts. Raises ModelError."""
         from vllm.sampling_params import SamplingParams  # pyright: ignore[reportMissingImports]
 

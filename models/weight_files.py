@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from models.model_errors import ModelUnavailable
 
@@ -156,44 +156,6 @@ def _digest(path: Path) -> bytes:
     if status.st_size >= REMEMBERED_BYTES:
         _digests[key] = digest
     return digest
-
-
-VIT_B_32 = "openai/clip-vit-base-patch32"
-# its main branch has pickled weights only; this commit of the hub's own conversion has the same ones as safetensors
-SAFE_REVISIONS = {VIT_B_32: "c237dc49a33fc61debc9276459120b7eac67e7ef"}
-
-
-class ClipWeights(NamedTuple):
-    """The folder of a CLIP's weights, and the fingerprint that its ids hold."""
-
-    folder: Path
-    adapters: Path | None  # folder of LoRA weights to add, if any
-    label: str  # the name as ids show it
-    fingerprint: str
-
-
-def find_clip(name: str, *, adapters: Path | None = None) -> ClipWeights:
-    """Find a CLIP and fingerprint its weights, without loading anything. Raises ModelUnavailable.
-
-    name: `clip` (ViT-B/32, 512 wide), `NAME` or `NAME@REVISION` of the hub (`openai/clip-vit-large-patch14`, 768), or
-    a folder; with or without `hf:` before it.
-    """
-    name = name.removeprefix("hf:")
-    name = VIT_B_32 if name == "clip" else name
-    pinned = f"{name}@{SAFE_REVISIONS[name]}" if name in SAFE_REVISIONS else name
-    folder = hub_folder(pinned, kind="CLIP")
-    kind = read_json(folder / "config.json").get("model_type")
-    if kind != "clip":
-        raise ModelUnavailable(f"{folder} holds no CLIP (its config.json says model_type {kind!r}); name one that does")
-    require_safetensors(folder)
-    digest = digest_folder(folder)
-    label = label_of(name, folder)
-    if adapters is None:
-        return ClipWeights(folder, None, label, digest)
-    if not (adapters / "adapter_config.json").is_file():
-        raise ModelUnavailable(f"{adapters} holds no adapters: there is no adapter_config.json; name their folder")
-    fingerprints = hashlib.sha256(f"{digest}{digest_folder(adapters)}".encode()).hexdigest()[:12]
-    return ClipWeights(folder, adapters, f"{label}+{adapters.resolve().name}", fingerprints)
 
 
 SUFFIX = ".gguf"

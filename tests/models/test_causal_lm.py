@@ -183,6 +183,12 @@ def test_labels_of_several_lengths_are_as_likely_together_as_alone(model: Causal
     assert [together[number].greedy for number in range(len(pairs))] == [one.greedy for one in alone]
 
 
+def test_an_answer_is_as_likely_as_its_words_and_its_end(model: CausalLM):
+    [(_, told)] = model.answer_log_probs([(request("Count to", template=False), " and on")])
+    [(_, expected)] = model.loglikelihood([("Count to", f" and on{model._load().tokenizer.eos_token}")])
+    assert told == pytest.approx(expected.total, abs=1e-4)
+
+
 @pytest.fixture
 def crowded(folder: Path) -> Iterator[tuple[CausalLM, list[int]]]:
     """A model whose memory ends beyond three rows, and the sizes of the batches that it was given."""

@@ -11,9 +11,9 @@ import PIL.Image
 import pytest
 import torch
 
+from models.causal_weights import SAFE_REVISIONS, VIT_B_32, find_clip
 from models.clip import ClipEmbedder
 from models.model_errors import ModelUnavailable
-from models.weight_files import SAFE_REVISIONS, VIT_B_32, find_clip
 from tests.models.tiny_vision import make_png, make_tiny_clip, make_tiny_qwen
 
 TEXTS = ["What is on the table?", "a", ""]

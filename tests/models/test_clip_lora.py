@@ -9,7 +9,6 @@ import pytest
 
 from models.clip import ClipEmbedder
 from models.model_errors import ModelUnavailable
-from models.weight_files import find_clip
 from tests.models.tiny_adapter import CONFIG, merge_adapter
 from tests.models.tiny_vision import make_png, make_tiny_clip, read, write
 
@@ -53,8 +52,3 @@ def test_adapters_of_another_model_are_refused(adapters: Path, tmp_path: Path, l
     other = make_tiny_clip(tmp_path / "other", layers=layers)
     with pytest.raises(ModelUnavailable, match="does not fit the model"):
         ClipEmbedder(str(other), adapters=adapters)
-
-
-def test_a_folder_without_adapters_is_said(folder: Path, tmp_path: Path):
-    with pytest.raises(ModelUnavailable, match="holds no adapters"):
-        find_clip(str(folder), adapters=tmp_path)
