@@ -26,8 +26,8 @@ from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe, Sa
 FORMAT = "trivet pointer selector"
 POOLS_OF = "pools"
 """Entry of `meta` with the recipe of the pools that a selector was trained in."""
-NAMED_AT_MOST = 6
-"""Keys that an error names."""
+NAMED_AT_MOST, REASON_CHARS = 6, 500
+"""Keys that an error names, and most of what it quotes of torch's own."""
 
 
 def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -> bytes:
@@ -48,7 +48,7 @@ def add_to_meta(data: bytes, **entries: JsonValue) -> bytes:
 def load_selector(data: bytes, *, device: str = "cpu") -> PointerSelector:
     """Load the selector that `save_selector` wrote, ready for inference (`eval`). Draws no random numbers.
 
-    Raises FileUnusable naming every weight that is missing, too many, of another shape, or not finite.
+    Raises FileUnusable naming weights that are missing, too many, of another shape, or not finite.
     """
     return _read_own(data, "the checkpoint")[0].to(device)
 
@@ -79,19 +79,13 @@ def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: st
         raise FileUnusable(f"{where} holds {len(state)} weights and asks for {config!r}; it is damaged")
     with torch.device("meta"):  # shapes alone: no memory is taken and no random number is drawn
         selector = PointerSelector(config)
-    expected = {key: value.shape for key, value in selector.state_dict().items()}
-    missing, extra = expected.keys() - state.keys(), state.keys() - expected.keys()
-    misshapen = [key for key in expected.keys() & state.keys() if state[key].shape != expected[key]]
-    if missing or extra or misshapen:
-        parts = [f"missing: {list_keys(missing)}"] if missing else []
-        parts += [f"not of this network: {list_keys(extra)}"] if extra else []
-        parts += [
-            f"{key} is {[*state[key].shape]}, not {[*expected[key]]}" for key in sorted(misshapen)[:NAMED_AT_MOST]
-        ]
-        raise FileUnusable(f"{where} holds other weights than a selector with {config!r}: {'; '.join(parts)}")
     if wrong := [key for key, value in state.items() if not value.is_floating_point() or not value.isfinite().all()]:
         raise FileUnusable(f"{where}: {list_keys(wrong)}: not finite; take another checkpoint, this training broke")
-    selector.load_state_dict({key: value.clone() for key, value in state.items()}, strict=True, assign=True)
+    try:
+        selector.load_state_dict({key: value.clone() for key, value in state.items()}, strict=True, assign=True)
+    except RuntimeError as error:
+        reasons = " ".join(str(error).partition("PointerSelector:")[2].split())[:REASON_CHARS]
+        raise FileUnusable(f"{where} holds other weights than a selector with {config!r}: {reasons}") from error
     return selector.eval()
 
 

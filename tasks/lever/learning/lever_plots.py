@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +43,8 @@ def draw_accuracy(summary: Summary) -> bytes:
     shots, rule = about.trained_shots, (summary.headline.worse if summary.headline else SIMILARITY)
     gains = {gain.better: gain.accuracy for gain in summary.gains if gain.shots == shots and gain.worse == rule}
 
-    def draw() -> Drawing:
-        """Draw the accuracy of each selector, and beside it its paired gain over the rule, if any is known."""
-        title = f"Accuracy with {shots} demonstration{'s' if shots != 1 else ''} chosen by each selector"
-        drawing = _new_figure(10.2, 1.7 + 0.42 * max(1, len(scores)), title=title, detail=detail)
+    title = f"Accuracy with {shots} demonstration{'s' if shots != 1 else ''} chosen by each selector"
+    with _save_figure(10.2, 1.7 + 0.42 * max(1, len(scores)), title=title, detail=detail) as (drawing, png):
         accuracies, differences = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         names = [
             _to_drawable(score.selector.replace("_", " "), NAME_CHARS) + (" (at least)" if score.is_lower_bound else "")
@@ -73,9 +72,7 @@ def draw_accuracy(summary: Summary) -> bytes:
         differences.set_xlabel(f"gain over {rule.replace('_', ' ')}, paired")
         if not gains:
             differences.set_axis_off()
-        return drawing
-
-    return _save_figure(draw)
+    return png.getvalue()
 
 
 def _draw_estimate(axes: Axes, estimate: SeedEstimate, at: float, text: str) -> None:
@@ -110,10 +107,9 @@ def draw_curves(trainings: Sequence[tuple[TrainedSelector, Curve]], *, about: st
     """
     stages = list(dict.fromkeys(trained.stage for trained, _ in trainings))
 
-    def draw() -> Drawing:
-        """Draw a row for each stage: validation accuracy with the chosen epoch, and a panel for each value."""
-        height, detail = 0.95 + 2.15 * max(1, len(stages)), f"{about} · dashed: the chosen epoch"
-        drawing = _new_figure(2.7 * (1 + len(PANELS)), height, title="How the selectors learnt", detail=detail)
+    width, height = 2.7 * (1 + len(PANELS)), 0.95 + 2.15 * max(1, len(stages))
+    detail = f"{about} · dashed: the chosen epoch"
+    with _save_figure(width, height, title="How the selectors learnt", detail=detail) as (drawing, png):
         grid = drawing.subplots(max(1, len(stages)), 1 + len(PANELS), squeeze=False)
         for row, stage in zip(grid, stages, strict=False):
             row[0].set_ylabel(stage.upper(), fontweight="bold")
@@ -125,9 +121,7 @@ def draw_curves(trainings: Sequence[tuple[TrainedSelector, Curve]], *, about: st
                     _draw_line(axes, {step: value for step, value in values.items() if math.isfinite(value)}, "update")
         for axes, text in zip(grid[0], ["validation accuracy", *PANELS.values()], strict=True):
             axes.set_title(text, fontsize=9.5, loc="left")
-        return drawing
-
-    return _save_figure(draw)
+    return png.getvalue()
 
 
 def _draw_line(axes: Axes, values: Mapping[int, float], unit: str) -> None:
@@ -142,27 +136,23 @@ def _draw_line(axes: Axes, values: Mapping[int, float], unit: str) -> None:
     axes.set_xlabel(unit, fontsize=8, color=SOFT)
 
 
-def _new_figure(width_in: float, height_in: float, *, title: str, detail: str) -> Drawing:
-    """Return a figure with a title in bold, and a small line of detail below it."""
+@contextmanager
+def _save_figure(
+    width_in: float, height_in: float, *, title: str, detail: str
+) -> Generator[tuple[Drawing, io.BytesIO]]:
+    """Give a figure with a bold title and a small line of detail, and the file that is its PNG after the block."""
+    import matplotlib
     from matplotlib.figure import Figure as Drawing
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08, rect=(0, 0, 1, 1 - 0.62 / height_in))
-    drawing = Drawing(figsize=(width_in, height_in), layout=layout)
-    place: Any = {"x": 0.012, "y": 0.985, "ha": "left", "va": "top"}
-    drawing.suptitle(_to_drawable(title, TITLE_CHARS), fontsize=13, fontweight="bold", **place)
-    drawing.text(s=f"\n\n{_to_drawable(detail, DETAIL_CHARS)}", fontsize=8.5, color=SOFT, **place)
-    return drawing
-
-
-def _save_figure(draw: Callable[[], Drawing]) -> bytes:
-    """Return the figure that `draw` makes in this style, as PNG."""
-    import matplotlib
-
+    layout, png = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08, rect=(0, 0, 1, 1 - 0.62 / height_in)), io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        out = io.BytesIO()
-        draw().savefig(out, format="png", dpi=DOTS_PER_INCH)
-    return out.getvalue()
+        drawing = Drawing(figsize=(width_in, height_in), layout=layout)
+        place: Any = {"x": 0.012, "y": 0.985, "ha": "left", "va": "top"}
+        drawing.suptitle(_to_drawable(title, TITLE_CHARS), fontsize=13, fontweight="bold", **place)
+        drawing.text(s=f"\n\n{_to_drawable(detail, DETAIL_CHARS)}", fontsize=8.5, color=SOFT, **place)
+        yield drawing, png
+        drawing.savefig(png, format="png", dpi=DOTS_PER_INCH)
 
 
 def _to_drawable(text: str, chars: int) -> str:
