@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -86,6 +86,10 @@ class Block(Record):
     marker: str | None = None
     """The bullet or number of a list item, with which its text begins; None where the item has none."""
     place: Place = Place()
+
+    def with_place(self, **changes: Any) -> Block:
+        """Return the block with some fields of its place changed."""
+        return self.model_copy(update={"place": self.place.model_copy(update=changes)})
 
 
 class HiddenText(Record):

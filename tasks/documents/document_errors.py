@@ -56,3 +56,8 @@ class ReaderUnusable(Exception):
     """A reader of an installed package cannot be loaded, or claims what another reader already reads."""
 
     reason: ClassVar[str] = "reader_unusable"
+
+
+def shorten(error: object) -> str:
+    """Return the message of a library on one line of at most 120 characters."""
+    return " ".join(str(error).split())[:120]

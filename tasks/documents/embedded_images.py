@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from tasks.documents.blocks import LONGEST_SIDE_PX, ImageCandidate
-from tasks.documents.document_errors import DocumentError, NeedsPassword
+from tasks.documents.document_errors import DocumentError, NeedsPassword, shorten
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
 MOST_PIXELS = 100_000_000  # an A3 page at 600 dpi has 70 million
@@ -86,7 +86,7 @@ def decode_image(data: bytes) -> Picture:
     except Image.UnidentifiedImageError as error:
         raise Undecodable(f"the image's format is not supported (it begins with {data[:8].hex()})") from error
     except UNREADABLE as error:
-        raise Undecodable(f"the image is damaged ({' '.join(str(error).split())[:120]})") from error
+        raise Undecodable(f"the image is damaged ({shorten(error)})") from error
 
 
 def _decode_upright(data: bytes) -> Picture:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pymupdf
 
 from tasks.documents.blocks import BBox, ImageCandidate
-from tasks.documents.document_errors import CorruptDocument, RefusedDocument
+from tasks.documents.document_errors import CorruptDocument, RefusedDocument, shorten
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import MOST_PIXELS, UNREADABLE, Undecodable, decode_image
 from tasks.documents.pdf.pdf_document import draw_pages, find_ocr_languages
@@ -47,7 +47,7 @@ def image_pictures(path: Path, *, password: str | None) -> Iterator[ImageCandida
     for number, frame in enumerate(_frames(path), start=1):
         candidate = ImageCandidate(page=number, bbox=(0.0, 0.0, *_size_in_points(frame)), n=1, source="raster")
         try:
-            yield candidate.model_copy(update=decode_image(_encode_png(_turn_upright(frame)))._asdict())
+            yield candidate.model_copy(update=decode_image(_encode_png(frame))._asdict())
         except Undecodable as error:
             yield candidate.model_copy(update={"problem": str(error)})
 
@@ -66,13 +66,13 @@ def _make_pdf(path: Path) -> pymupdf.Document:
     for frame in _frames(path):
         width, height = _size_in_points(frame)
         page = document.new_page(width=width, height=height)
-        page.insert_image(page.rect, stream=_encode_png(_turn_upright(frame)))
+        page.insert_image(page.rect, stream=_encode_png(frame))
     return document
 
 
 def _frames(path: Path) -> Iterator[Image.Image]:
-    """Yield the frames of a TIFF, of other pictures the first, one by one. Raises CorruptDocument, RefusedDocument."""
-    from PIL import Image, ImageSequence  # not needed to read text
+    """Yield the frames of a TIFF, of other pictures the first, upright. Raises CorruptDocument, RefusedDocument."""
+    from PIL import Image, ImageOps, ImageSequence  # not needed to read text
 
     try:
         with warnings.catch_warnings():
@@ -87,26 +87,18 @@ def _frames(path: Path) -> Iterator[Image.Image]:
                         size = f"{frame.width} × {frame.height} pixels, more than the {MOST_PIXELS:,} that are read"
                         raise RefusedDocument(f"The picture has {size}; scale it.")
                     frame.load()
-                    yield frame
+                    yield ImageOps.exif_transpose(frame)
     except Image.DecompressionBombError as error:
         raise RefusedDocument(f"The picture has more pixels than the {MOST_PIXELS:,} that are read.") from error
     except UNREADABLE as error:
-        message = f"The picture is damaged ({' '.join(str(error).split())[:120]}); get it again."
-        raise CorruptDocument(message) from error
+        raise CorruptDocument(f"The picture is damaged ({shorten(error)}); get it again.") from error
 
 
 def _size_in_points(frame: Image.Image) -> tuple[float, float]:
-    """Return width and height in points of the upright frame at its resolution, SCREEN_DPI where none is credible."""
+    """Return width and height in points of a frame at its resolution, SCREEN_DPI where none is credible."""
     dpi = float(frame.info.get("dpi", (SCREEN_DPI,))[0] or SCREEN_DPI)
     dpi = dpi if LEAST_DPI <= dpi <= MOST_DPI else SCREEN_DPI
-    width, height = _turn_upright(frame).size
-    return round(width * 72 / dpi, 2), round(height * 72 / dpi, 2)
-
-
-def _turn_upright(frame: Image.Image) -> Image.Image:
-    from PIL import ImageOps
-
-    return ImageOps.exif_transpose(frame)
+    return round(frame.width * 72 / dpi, 2), round(frame.height * 72 / dpi, 2)
 
 
 def _encode_png(image: Image.Image) -> bytes:

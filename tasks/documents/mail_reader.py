@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import olefile
 
 from tasks.documents.archives import OLE_MAGIC, escape_unprintable
-from tasks.documents.document_errors import CorruptDocument, RefusedDocument
+from tasks.documents.document_errors import CorruptDocument, RefusedDocument, shorten
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
 from tasks.documents.markup_reader import add_html
 from tasks.documents.text_reader import add_paragraphs, decode, decode_as, decode_html, read_bytes
@@ -250,8 +250,7 @@ def open_msg(path: Path, *, password: str | None, options: ReadOptions) -> Reade
         with olefile.OleFileIO(str(path)) as container:
             message = _read_msg(Storage(container), depth=0)
     except DAMAGED as error:
-        message = f"The mail cannot be read ({' '.join(str(error).split())[:120]}); get it again."
-        raise CorruptDocument(message) from error
+        raise CorruptDocument(f"The mail cannot be read ({shorten(error)}); get it again.") from error
     return make_message_reader(message, format="msg")
 
 

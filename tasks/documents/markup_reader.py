@@ -179,7 +179,10 @@ class _HtmlWriter:
             alt = (node.get("alt") or "").strip()
             self._images += [alt] if alt else []
         elif tag == "input":
-            self._append(_input_text(node))
+            kind, value = (node.get("type") or "text").lower(), f" {node.get('value') or ''} "
+            if kind in ("checkbox", "radio"):
+                value = "☐ " if node.get("checked") is None else "☒ "
+            self._append("" if kind in ("hidden", "password", "file", "image") else value)
         elif tag == "select":
             options = list(node.iter("option"))
             chosen = [option for option in options if option.get("selected") is not None] or options[:1]
@@ -248,10 +251,12 @@ class _HtmlWriter:
         for caption in table.findall("caption"):
             if self._enter(caption, outer):
                 self._add_styled(caption, "caption", None)
-        for group, row in _rows_of(table):
-            shown = outer if group is None or not self._enter(group, outer) else self._element
-            if shown.removed is None and self._enter(row, shown):
-                rows.append((group, self._element, [cell for cell in row if cell.tag in ("td", "th")]))
+        for part in sorted((child for child in table if child.tag in _RANKS), key=lambda child: _RANKS[child.tag]):
+            group = None if part.tag == "tr" else part
+            for row in [part] if group is None else group.findall("tr"):
+                shown = outer if group is None or not self._enter(group, outer) else self._element
+                if shown.removed is None and self._enter(row, shown):
+                    rows.append((group, self._element, [cell for cell in row if cell.tag in ("td", "th")]))
         nodes = [(cell, shown) for _, shown, cells in rows for cell in cells]
         if len(nodes) != 1:
             self._blocks.add("table", "", cells=self._cells(rows))
@@ -344,12 +349,6 @@ def _names_columns(node: ET.Element, row: list[ET.Element], group: ET.Element | 
     return all(cell.tag == "th" for cell in row)
 
 
-def _rows_of(table: ET.Element) -> Iterator[tuple[ET.Element | None, ET.Element]]:
-    """Yield the rows of a table as they are shown, not those of tables within it, each with what groups it."""
-    for child in sorted((child for child in table if child.tag in _RANKS), key=lambda child: _RANKS[child.tag]):
-        yield from [(None, child)] if child.tag == "tr" else [(child, row) for row in child.findall("tr")]
-
-
 def _all_text(node: ET.Element) -> Iterator[str]:
     """Yield the words below an element, without those of scripts, styles, titles and descriptions."""
     if node.tag not in _DROPPED:
@@ -357,14 +356,6 @@ def _all_text(node: ET.Element) -> Iterator[str]:
         for child in node:
             yield from _all_text(child)
             yield from (child.tail or "").split()
-
-
-def _input_text(node: ET.Element) -> str:
-    """Return what a field of a form shows: its value, or whether it is ticked; "" for one that shows no text."""
-    kind = (node.get("type") or "text").lower()
-    if kind in ("checkbox", "radio"):
-        return "☐ " if node.get("checked") is None else "☒ "
-    return "" if kind in ("hidden", "password", "file", "image") else f" {node.get('value') or ''} "
 
 
 def _span(node: ET.Element, name: str) -> int:

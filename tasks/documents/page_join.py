@@ -71,10 +71,10 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
     by_page: dict[int, list[Block]] = {}
     for block in _with_neighbours(located, drawn):
         by_page.setdefault(block.page or 1, []).append(block)
-    pages: list[Page] = []
+    counter, pages = itertools.count(), list[Page]()  # blocks are counted in the order of the pages
     for number, page in enumerate(laid, start=1):
         header, footer = (_margin_blocks(page, number, kind, marginal) for kind in ("header", "footer"))
-        inside = (*header, *by_page.get(number, ()), *footer)
+        inside = [block.with_place(block=next(counter)) for block in (*header, *by_page.get(number, ()), *footer)]
         unseen = drawn.hidden_texts.get(number, ())
         made = make_page(number, inside, if_empty="blank page", width=page.width, height=page.height, hidden=unseen)
         if page.curves >= _CURVES_OF_A_WORD and not page.signs:
@@ -83,24 +83,16 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
             why = f"the layout does not show {unshown} of {len(inside)} blocks, which stand by their order"
             made = made.model_copy(update={"reason": f"estimated: {why}"})
         pages.append(made)
-
-    # blocks are counted in the order of the pages
-    counter = itertools.count()
-
-    def count_block(block: Block) -> Block:
-        return block.model_copy(update={"place": block.place.model_copy(update={"block": next(counter)})})
-
-    return [page.model_copy(update={"blocks": tuple(map(count_block, page.blocks))}) for page in pages]
+    return pages
 
 
 def doubt_pages(pages: Sequence[Page], why: str) -> list[Page]:
     """Return the pages with all their numbers estimated, and the reason."""
-
-    def doubt(block: Block) -> Block:
-        return block.model_copy(update={"place": block.place.model_copy(update={"estimated": True})})
-
-    reason = f"estimated: {why}"
-    return [page.model_copy(update={"blocks": tuple(map(doubt, page.blocks)), "reason": reason}) for page in pages]
+    doubted: list[Page] = []
+    for page in pages:
+        blocks = tuple(block.with_place(estimated=True) for block in page.blocks)
+        doubted.append(page.model_copy(update={"blocks": blocks, "reason": f"estimated: {why}"}))
+    return doubted
 
 
 class _DrawnLetters:
@@ -431,8 +423,8 @@ def _with_neighbours(blocks: Sequence[Block], drawn: _DrawnLetters) -> Iterator[
             else:
                 page = before + (last - before) * end // (ends[-1] + 1)
                 known = before == after or drawn.page_count == 1
-                place = block.place.model_copy(update={"estimated": not known and bool(fold_letters(block.text))})
-                yield block.model_copy(update={"page": page, "place": place})
+                estimated = not known and bool(fold_letters(block.text))
+                yield block.with_place(estimated=estimated).model_copy(update={"page": page})
 
 
 def _zone_text(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tasks.documents.archives import Package, parse_xml
 from tasks.documents.blocks import BBox, Cell, ImageCandidate, Kind, Page, PageStatus
-from tasks.documents.document_errors import CorruptDocument, DocumentError
+from tasks.documents.document_errors import CorruptDocument, DocumentError, shorten
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates
 from tasks.documents.marks import shift_signs
@@ -93,7 +93,7 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         try:
             _add_slide(blocks if is_shown else drawn, slide, number, size=(width, height))
         except Exception as error:  # noqa: BLE001 python-pptx raises what it likes for what no program writes
-            reason = f"the slide is damaged ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
+            reason = f"the slide is damaged ({type(error).__name__}: {shorten(error)})"
             pages.append(Page(number=number, status=PageStatus.ERROR, reason=reason, width=width, height=height))
             continue
         blocks.hide_blocks(drawn, "hidden slide")
@@ -136,8 +136,8 @@ def _open_presentation(path: Path) -> Any:
     except DocumentError:
         raise
     except Exception as error:  # KeyError, AttributeError, XMLSyntaxError …: whatever is missing
-        why = " ".join(str(error).split())[:120]
-        raise CorruptDocument(f"The presentation cannot be opened ({type(error).__name__}: {why}).") from error
+        why = f"{type(error).__name__}: {shorten(error)}"
+        raise CorruptDocument(f"The presentation cannot be opened ({why}).") from error
 
 
 def _add_slide(blocks: BlockList, slide: Any, number: int, *, size: tuple[float, float]) -> None:
@@ -176,7 +176,11 @@ def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
     is_light = is_light and slide.element.find("{*}clrMapOvr/{*}overrideClrMapping") is None
     paper = (WHITE if background is None else _find_color(background)) if is_light else None
     # what is drawn on a slide may lie behind letters, so those on bare paper are judged only
-    paper = None if any(_draws_ground(node) for tree in trees for node in tree.iter()) else paper
+    for node in (node for tree in trees for node in tree.iter() if isinstance(node.tag, str)):  # comments have no name
+        name = local_name(node.tag)
+        is_filled = name in ("spPr", "grpSpPr") and any(child.tag in FILLS for child in node)
+        if is_filled or name in ("pic", "graphicFrame") or (name == "fillRef" and node.get("idx") != "0"):
+            paper = None
     for run in list(slide.element.iter(f"{DRAWING}r")):
         look, text = run.find(f"{DRAWING}rPr"), run.findtext(f"{DRAWING}t") or ""
         if look is None or not text.strip():
@@ -206,12 +210,6 @@ def _find_color(node: Any) -> Color | None:
         return NO_INK
     value = "" if color is None or len(color) else color.get("val", "")
     return SCHEME.get(value) or read_color(value)
-
-
-def _draws_ground(node: Any) -> bool:
-    name = local_name(node.tag) if isinstance(node.tag, str) else ""  # comments have no name
-    is_filled = name in ("spPr", "grpSpPr") and any(child.tag in FILLS for child in node)
-    return is_filled or name in ("pic", "graphicFrame") or (name == "fillRef" and node.get("idx") != "0")
 
 
 def _place_shapes(

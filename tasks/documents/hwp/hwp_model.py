@@ -214,7 +214,13 @@ def make_hangul_reader(
         if isinstance(laid, str):
             raise LayoutFailed(laid)
         pages = [_unpaged(blocks)] if laid is None else place_on_pages(blocks, laid)
-        if pages[0].number and (why := _find_doubt(document, len(pages))):
+        least, why = [section.least_pages for section in document.sections], ""
+        if len(pages) > 1 and not all(least):
+            why = "a section defines no page, and A4 is assumed"
+        elif sum(least) > len(pages):
+            drawn = f"the layout has {len(pages)} pages"
+            why = f"{drawn}, and the lines of the document were broken into at least {sum(least)}"
+        if pages[0].number and why:
             pages, notes = doubt_pages(pages, why), (*notes, f"page numbers are estimated: {why}")
     except LayoutFailed as error:
         pages, notes = [_unpaged(blocks)], (*notes, f"without pages: {error}")
@@ -224,16 +230,6 @@ def make_hangul_reader(
         pages[-1] = compare_letters(pages[-1], count_letters(texts), earlier=pages[:-1])
     source: PageSource = "layout" if pages[0].number else "none"
     return read_whole(pages, page_source=source, format=format, reader=reader, title=document.title, notes=notes)
-
-
-def _find_doubt(document: HangulDocument, laid: int) -> str | None:
-    """Return why the layout cannot have the pages of the word processor; None where nothing speaks against it."""
-    least = [section.least_pages for section in document.sections]
-    if laid > 1 and not all(least):
-        return "a section defines no page, and A4 is assumed"
-    if sum(least) > laid:
-        return f"the layout has {laid} pages, and the lines of the document were broken into at least {sum(least)}"
-    return None
 
 
 def _unpaged(blocks: tuple[Block, ...]) -> Page:
@@ -267,10 +263,7 @@ class _Assembly:
             self._section, self._outline_id = index, section.outline_id
             self._add_paragraphs(section.paragraphs)
         blocks = [*self._body, *self._asides["note"], *self._asides["header"], *self._asides["footer"]]
-        return tuple(
-            block.model_copy(update={"place": block.place.model_copy(update={"block": position})})
-            for position, block in enumerate(blocks)
-        )
+        return tuple(block.with_place(block=position) for position, block in enumerate(blocks))
 
     def _add_paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
         """Add texts and objects in order; floating objects follow the text that has begun."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from tasks.documents.marks import BULLET, COUNTED, DIVISION, NOTE, find_mark, st
 from tasks.documents.pdf.pdf_line_ends import join_lines
 from tasks.documents.pdf.pdf_tables import Table, read_items
 from tasks.documents.pdf.pdf_text import Fragment, PageText, join_right_to_left, runs_right_to_left
+from tasks.documents.pdf.pdf_words import count_cover
 
 BIN = 2.0  # points; resolution of the search for gutters between columns
 MIN_COLUMN_LINES = 3  # a column of prose has at least this many lines,
@@ -146,12 +147,7 @@ def _find_gutter(boxes: Sequence[_Item]) -> float | None:
     if right - left > 10_000 or right - left < 20 * BIN:  # no page is so wide, and no two columns so narrow
         return None
     bins = int((right - left) / BIN) + 2
-    # how many boxes cover each bin: +1 where one begins and -1 behind its end, added up
-    change = [0] * (bins + 1)
-    for box in boxes:
-        change[int((box.x0 - left) / BIN)] += 1
-        change[int((box.x1 - left) / BIN) + 1] -= 1
-    cover = list(accumulate(change))[:bins]
+    cover = count_cover(((box.x0, box.x1) for box in boxes), left=left, step=BIN, steps=bins)
     first, last = int(0.15 * bins), int(0.85 * bins)  # a margin is no gutter
     fewest = min(cover[first:last])
     if fewest > MAX_SPANNING_SHARE * len(boxes):

@@ -286,8 +286,11 @@ def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) 
         return False  # bullets before the items of a list
     texts = [segment.text for column in columns for segment in column]
     has_leaders = sum("...." in text or "····" in text for text in texts) > 0.2 * len(several)
-    if has_leaders and len(behind) < CONTENTS_TEXTS * len(several) and _are_pages(behind):
-        return False
+    if has_leaders and len(behind) < CONTENTS_TEXTS * len(several):
+        # texts behind leader dots are numbers of pages, not amounts, where most are whole, and in order
+        whole = [int(text) for text in behind if text.isdecimal()]
+        if sum(map(is_number, behind)) - len(whole) < len(behind) / 2 and all(a <= b for a, b in pairwise(whole)):
+            return False
     if mostly_numbers:
         return True
     if median(map(len, texts)) > MAX_MEDIAN_CHARS:
@@ -303,10 +306,3 @@ def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) 
     top, bottom, width = several[0].y0 - margin, several[-1].y1 + margin, xs[-1] - xs[0]
     levels = {round(r.at) for r in rules if top <= r.at <= bottom and r.end - r.start > 0.6 * width}
     return len(columns) > 2 or len(levels) > 1
-
-
-def _are_pages(texts: Sequence[str]) -> bool:
-    """Return whether texts behind leader dots are numbers of pages, not amounts: most are whole, and in order."""
-    whole = [int(text) for text in texts if text.isdecimal()]
-    amounts = sum(is_number(text) for text in texts) - len(whole)
-    return amounts < len(texts) / 2 and all(a <= b for a, b in pairwise(whole))

@@ -305,7 +305,13 @@ def join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:
             runs.append([grid])
         else:
             run.append(grid)
-    joined = [_stack(run, words) if len(run) > 1 else run[0] for run in runs]
+    joined = [run[0] for run in runs if len(run) == 1]
+    for run in (run for run in runs if len(run) > 1):
+        xs: list[float] = []
+        for x in sorted(x for grid in run for x in grid.xs):
+            if not xs or x > xs[-1] + SNAP:
+                xs.append(x)
+        joined.append(Grid(tuple(xs), (run[0].ys[0], _last_row(run[-1], xs, words)), ()))
     return sorted(joined, key=lambda grid: (grid.ys[0], grid.xs[0]))
 
 
@@ -327,15 +333,6 @@ def _continues(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
     width = above.xs[-1] - above.xs[0]
     between = group_lines(find_words((above.xs[0], above.ys[-1], above.xs[-1], below.ys[0]), words))
     return not any(sum(w.x1 - w.x0 for w in line) > PROSE_SHARE * width and count_gaps(line) < 2 for line in between)
-
-
-def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
-    """Return the outline of a run with its column lines, a grid without cells."""
-    xs: list[float] = []
-    for x in sorted(x for grid in run for x in grid.xs):
-        if not xs or x > xs[-1] + SNAP:
-            xs.append(x)
-    return Grid(tuple(xs), (run[0].ys[0], _last_row(run[-1], xs, words)), ())
 
 
 def _last_row(grid: Grid, xs: Sequence[float], words: Sequence[Word]) -> float:

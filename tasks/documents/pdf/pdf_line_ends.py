@@ -79,7 +79,14 @@ def join_words(pages: Sequence[Page]) -> Sequence[Page]:
     words = _Words([block.text for block in blocks])
     for place in cut:
         _move_rest(blocks, place, words)
-    decided = iter([_decide(block, words) if MARK in block.text else block for block in blocks])
+    for n, block in enumerate(blocks):
+        if MARK in block.text:
+            cells = (
+                cell.model_copy(update={"text": words.join(cell.text)}) if MARK in cell.text else cell
+                for cell in block.cells
+            )
+            blocks[n] = block.model_copy(update={"text": words.join(block.text), "cells": tuple(cells)})
+    decided = iter(blocks)
     joined: list[Page] = []
     for page in pages:
         own = [next(decided) for _ in page.blocks]
@@ -110,13 +117,6 @@ def _read_cut(before: str, after: str) -> _Cut | None:
     *_, last = before[-MOST_LETTERS:].split(" ") if before[-1:] != " " else (before,)
     left, right = _LAST.search(last), _WORD.match(after)
     return _Cut(left[1].replace("‐", "-"), left[2], right[0].replace("‐", "-")) if left and right else None
-
-
-def _decide(block: Block, words: _Words) -> Block:
-    cells = tuple(
-        cell.model_copy(update={"text": words.join(cell.text)}) if MARK in cell.text else cell for cell in block.cells
-    )
-    return block.model_copy(update={"text": words.join(block.text), "cells": cells})
 
 
 class _Words:

@@ -18,6 +18,7 @@ import numpy as np
 import pymupdf
 
 from tasks.documents.blocks import LONGEST_SIDE_PX, BBox, ImageCandidate, enclosing_box
+from tasks.documents.document_errors import shorten
 from tasks.documents.pdf.pdf_document import open_document
 
 CHART_DPI = 150
@@ -57,7 +58,7 @@ def pdf_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
                 elif has_background:
                     yield _problem(number, len(ordered) + 1, "the image under the page's text is its background")
             except PDF_ERRORS as error:
-                yield _problem(number, 1, f"the page's pictures cannot be read ({_shorten(error)})")
+                yield _problem(number, 1, f"the page's pictures cannot be read ({shorten(error)})")
 
 
 def _find_pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
@@ -146,19 +147,15 @@ def _render(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement
         pixels = display.get_pixmap(matrix=grid, colorspace=pymupdf.csRGB, alpha=0, clip=inside)
         complaint = pymupdf.TOOLS.mupdf_warnings()
         if complaint and pixels.is_unicolor:
-            return _problem(number, n, f"the image is damaged ({_shorten(complaint)})", bbox=box)
+            return _problem(number, n, f"the image is damaged ({shorten(complaint)})", bbox=box)
         png = pixels.tobytes("png")
     except PDF_ERRORS as error:
-        return _problem(number, n, f"the image cannot be shown ({_shorten(error)})", bbox=box)
+        return _problem(number, n, f"the image cannot be shown ({shorten(error)})", bbox=box)
     return ImageCandidate(page=number, bbox=box, n=n, source=picture.source, png=png, width=width, height=height)
 
 
 def _problem(page: int, n: int, problem: str, *, bbox: BBox | None = None) -> ImageCandidate:
     return ImageCandidate(page=page, bbox=bbox, n=n, source="raster", problem=problem)
-
-
-def _shorten(message: object) -> str:
-    return " ".join(str(message).split())[:120]
 
 
 RULE_PT = 2.0  # a thinner path is a line: borders are often thin filled shapes
@@ -310,8 +307,11 @@ def _is_picture(cluster: Sequence[Element], box: Rect, words: Sequence[BBox]) ->
     near = sum(box.grown(*LABEL_REACH_PT).touches(word) for word in words)
     if near < 2 and len(cluster) < 12:
         return False  # an ornament: what informs has labels
-    if any(_holds_no_text(bars, words) for bars in _bar_groups(cluster)):
-        return True
+    for bars in _bar_groups(cluster):
+        # of a chart, at most half of the bars are backgrounds of a line of text or of a cell
+        inside = ((bar, [word for word in words if bar.grown(1, 1).holds(word)]) for bar in bars)
+        if sum(sum(word[2] - word[0] for word in own) > 0.5 * bar.width for bar, own in inside) <= len(bars) / 2:
+            return True
     # three or more lines each way along most of the width or height; slanted lines in it strike out cells
     across = sum(element.kind == "rule" and element.rect.width > 0.6 * box.width for element in cluster)
     down = sum(element.kind == "rule" and element.rect.height > 0.6 * box.height for element in cluster)
@@ -384,13 +384,6 @@ def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
         for bar in bars
     )
     return continued > len(bars) / 3
-
-
-def _holds_no_text(bars: Sequence[Rect], words: Sequence[BBox]) -> bool:
-    """Return whether at most half of the bars are backgrounds of a line of text or of a cell."""
-    inside = ((bar, [word for word in words if bar.grown(1, 1).holds(word)]) for bar in bars)
-    covered = sum(sum(word[2] - word[0] for word in own) > 0.5 * bar.width for bar, own in inside)
-    return covered <= len(bars) / 2
 
 
 def _with_labels(box: Rect, words: Sequence[BBox], page: Rect) -> Rect:

@@ -112,7 +112,13 @@ def complete_grid(grid: Grid, words: Sequence[Word], rules: Sequence[Edge]) -> G
     lines = group_lines(find_words(grid.bbox, words))
     by_cell = _by_cell(grid, lines)
     added = _missing_columns(grid, by_cell, words)
-    if added is not None or not grid.cells or _piles_up(by_cell):
+    # amounts one below the other in several cells of a row: its rows are not drawn
+    piles = Counter(
+        (cell.row, len(inside))
+        for cell, inside in by_cell.items()
+        if cell.row_span == 1 and len(inside) > 1 and all(is_amount(p.text) for line in inside for p in line)
+    )
+    if added is not None or not grid.cells or max(piles.values(), default=0) > 1:
         counted = [line for line in lines if any(is_amount(w.text) and not is_year(w.text) for w in line)]
         outline = Grid(tuple(sorted({*grid.xs, *(added or ())})), grid.ys, ())
         outline = _join_columns(outline, counted or lines)
@@ -175,16 +181,6 @@ def _missing_columns(
             if not any(start - SNAP < x < end + SNAP for x in (*grid.xs, *added))
         }
     return added if added or is_missing else None
-
-
-def _piles_up(by_cell: Mapping[GridCell, list[list[Phrase]]]) -> bool:
-    """Return whether amounts stand one below the other in several cells of a row: its rows are not drawn."""
-    piles = Counter(
-        (cell.row, len(lines))
-        for cell, lines in by_cell.items()
-        if cell.row_span == 1 and len(lines) > 1 and all(is_amount(p.text) for line in lines for p in line)
-    )
-    return any(count > 1 for count in piles.values())
 
 
 def _join_columns(grid: Grid, lines: Iterable[Sequence[Word]]) -> Grid:
@@ -353,7 +349,13 @@ def _header_boxes(
 ) -> list[BBox]:
     """Return the cells of a header, in which lines over the same columns are one name; bounds: y between lines."""
     items: list[_Name] = []
-    extents = _column_extents(xs, [*lines, *body])
+    # from where to where the texts of each column run, or its lines where it has none of its own
+    reached = [(right, left) for left, right in pairwise(xs)]
+    for line in (*lines, *body):
+        for phrase, (first, last) in zip(line.phrases, line.spans, strict=True):
+            if first == last:
+                reached[first] = min(reached[first][0], phrase.x0), max(reached[first][1], phrase.x1)
+    extents = [(a, b) if a < b else (b, a) for a, b in reached]
     for n, line in enumerate(lines):
         numbers = all(is_amount(phrase.text) and not is_year(phrase.text) for phrase in line.phrases)
         for first, last in _find_spans(xs, lines, n, extents, rules):
@@ -376,16 +378,6 @@ def _header_boxes(
     named = {col for item in items for col in range(item.first, item.last + 1)}
     boxes += [(xs[col], bounds[0], xs[col + 1], bounds[len(lines)]) for col in range(len(xs) - 1) if col not in named]
     return boxes
-
-
-def _column_extents(xs: Sequence[float], lines: Iterable[_Line]) -> list[tuple[float, float]]:
-    """Return from where to where the texts of each column run, or its lines where it has none of its own."""
-    extents = [(right, left) for left, right in pairwise(xs)]
-    for line in lines:
-        for phrase, (first, last) in zip(line.phrases, line.spans, strict=True):
-            if first == last:
-                extents[first] = min(extents[first][0], phrase.x0), max(extents[first][1], phrase.x1)
-    return [(a, b) if a < b else (b, a) for a, b in extents]
 
 
 def _find_spans(
