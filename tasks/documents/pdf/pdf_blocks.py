@@ -147,7 +147,7 @@ def _find_gutter(boxes: Sequence[_Item]) -> float | None:
     if right - left > 10_000 or right - left < 20 * BIN:  # no page is so wide, and no two columns so narrow
         return None
     bins = int((right - left) / BIN) + 2
-    cover = count_cover(((box.x0, box.x1) for box in boxes), left=left, step=BIN, steps=bins)
+    cover = count_cover(((box.x0, box.x1) for box in boxes), begin=left, step=BIN, steps=bins)
     first, last = int(0.15 * bins), int(0.85 * bins)  # a margin is no gutter
     fewest = min(cover[first:last])
     if fewest > MAX_SPANNING_SHARE * len(boxes):

@@ -87,6 +87,8 @@ class Marks(NamedTuple):
     """Red, green, blue; -1 for images and for what lets the ground shine through."""
     images: Array
     """Whether each is an image."""
+    palette: Array
+    """The colours that differ, without that of images, and with the paper: (K, 3)."""
 
 
 def extract_textpage(shown: pymupdf.DisplayList, box: Sequence[float], matrix: pymupdf.Matrix, flags: int) -> Any:
@@ -115,19 +117,22 @@ def find_hidden(
     """
     least = LEAST_SIZE * min(1.0, max(page.rect.width, page.rect.height) / PAPER)
     in_order = extract_textpage(shown, EVERYWHERE, pymupdf.Matrix(1, 1), IN_ORDER).extractBLOCKS()
-    marks, lines = _find_marks(in_order), (line for block in blocks for line in block.get("lines", ()))
-    spans = [span for line in lines for span in line["spans"] if not span["text"].isspace()]
-    texts = ((span["text"] for span in spans), (block[4] for block in in_order if block[6] == 0))
-    letters, drawn_letters = ("".join("".join(part).split()) for part in texts)
+    marks, spans = _find_marks(in_order), _list_spans(blocks)
+    letters = _join_letters(span["text"] for span in spans)
+    drawn_letters = _join_letters(block[4] for block in in_order if block[6] == 0)
+    instead: list[HiddenChar] = []
     if letters != drawn_letters:
         # letters are looked for as they are drawn
         size = (0.0, 0.0, page.rect.width, page.rect.height)
         drawn = extract_textpage(shown, size, pymupdf.Matrix(1, 1), PLAIN | pymupdf.TEXT_MEDIABOX_CLIP)
         if (untrue := _find_untrue(drawn, textpage)) is not None:
-            instead = HiddenChar(Char(untrue, tuple(page.rect), 0.0, 0, 255, PAINTED, line=-1), UNTRUE)
-            return [instead] * bool(untrue) + find_hidden(page, shown, drawn, drawn.extractDICT()["blocks"], layers)
+            textpage, spans = drawn, _list_spans(drawn.extractDICT()["blocks"])
+            letters = _join_letters(span["text"] for span in spans)
+            instead = [HiddenChar(Char(untrue, tuple(page.rect), 0.0, 0, 255, PAINTED, line=-1), UNTRUE)] * bool(untrue)
     # of a page that shows no letter, MuPDF keeps none that are cut off
     if shows_all := letters != "" and not layers and letters == drawn_letters:
+        if _is_plain(spans, in_order, marks, least=least):
+            return instead
         runs = [
             Char(span["text"], span["bbox"], span["size"], span["color"], span["alpha"], span["char_flags"])
             for span in spans
@@ -135,7 +140,7 @@ def find_hidden(
         reasons = {reason for reason in _suspect(runs, _find_orders(runs, in_order), marks, least=least) if reason}
         # of a run that is drawn in pieces, the first is older than what lies under the others
         if not reasons or (reasons <= COVERED and not _are_covered(textpage, in_order, marks, least=least)):
-            return []
+            return instead
     chars, hidden = _list_chars(textpage), dict[int, str]()
     try:
         if not shows_all:
@@ -146,9 +151,33 @@ def find_hidden(
         orders = _find_orders(chars, in_order)[inside]
         unseen = _find_unseen(shown, [chars[n] for n in inside], orders, marks, least=least)
     except (_Unclear, RuntimeError, mupdf.FzErrorBase):
-        return []  # a page that cannot be drawn keeps its text
+        return instead  # a page that cannot be drawn keeps its text
     hidden |= {inside[n]: reason for n, reason in unseen.items()}
-    return [HiddenChar(chars[n], hidden[n]) for n in sorted(hidden)]
+    return instead + [HiddenChar(chars[n], hidden[n]) for n in sorted(hidden)]
+
+
+def _join_letters(texts: Iterable[str]) -> str:
+    return "".join("".join(texts).split())
+
+
+def _list_spans(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the texts of one style of a page's dictionary, but white space."""
+    lines = (line for block in blocks for line in block.get("lines", ()))
+    return [span for line in lines for span in line["spans"] if not span["text"].isspace()]
+
+
+def _is_plain(spans: Sequence[dict[str, Any]], in_order: Sequence[Any], marks: Marks, *, least: float) -> bool:
+    """Return whether each text is legible by its style, none in the colour of a mark or of paper, and marks come first.
+
+    Such are most pages; the answer costs a fourth of a comparison of each text with each mark.
+    """
+    first = next(order for order, block in enumerate(in_order) if block[6] == 0)
+    if len(marks.orders) and marks.orders[-1] > first:
+        return False
+    looks = {(span["alpha"], span["char_flags"] & PAINTED) for span in spans}
+    if min(span["size"] for span in spans) < least or any(alpha < 4 * SEEN or not paint for alpha, paint in looks):
+        return False
+    return not _are_alike(np.array([_split(colour) for colour in {span["color"] for span in spans}]), marks).any()
 
 
 def _find_untrue(drawn: Any, written: Any) -> str | None:
@@ -161,7 +190,12 @@ def _find_untrue(drawn: Any, written: Any) -> str | None:
     if drawn_text == text:
         return None
     parts = ((word for word in part.split() if len(word) > 1 or word.isdecimal()) for part in (drawn_text, text))
-    visible, words = (Counter(map(fold_letters, part)) for part in parts)
+    drawn_words, written_words = map(Counter, parts)
+    # most words are the same in both, and need no folding
+    visible, words = (
+        Counter(map(fold_letters, rest.elements()))
+        for rest in (drawn_words - written_words, written_words - drawn_words)
+    )
     untrue = words - visible
     if untrue.total() + (visible - words).total() <= len(NO_LETTER.findall(drawn_text)):
         return ""
@@ -238,29 +272,36 @@ def _find_orders(chars: Sequence[Char], in_order: Sequence[Any]) -> Array:
 
 def _find_marks(in_order: Sequence[Any]) -> Marks:
     """Return what is drawn large enough to cover letters, and the paper as a last colour; that of an image is -1."""
+    looks: dict[str, tuple[int, int, int]] = {}
+    for text in {block[4] for block in in_order if block[6] > 1}:
+        if drawn := VECTOR.search(text):
+            colour = _split(int(drawn[2], 16))
+            # of lines, those cover letters that are as pale as paper
+            if drawn[1] == "filled" or min(colour) >= 255 - ALIKE:
+                looks[text] = colour if int(drawn[3]) > 255 - ALIKE else (-1, -1, -1)
     marks: list[tuple[int, BBox, tuple[int, int, int], bool]] = []
     tiled: Sequence[Any] = (0.0, 0.0, 0.0, 0.0, "")
     for order, (x0, y0, x1, y1, text, _, kind) in enumerate(in_order):
-        if kind != 0 and min(x1 - x0, y1 - y0) < LEAST_MARK:
-            # thin shapes of one colour, side by side, cover as one
-            joined = min(x0, tiled[0]), min(y0, tiled[1]), max(x1, tiled[2]), max(y1, tiled[3])
-            areas = [(right - left) * (low - high) for left, high, right, low in ((x0, y0, x1, y1), tiled[:4], joined)]
-            x0, y0, x1, y1 = joined if tiled[4] == text and areas[2] <= TILED * sum(areas[:2]) else (x0, y0, x1, y1)
-            tiled = x0, y0, x1, y1, text
-        if kind == 0 or min(x1 - x0, y1 - y0) < LEAST_MARK:
+        if kind == 0:
             continue
-        drawn = None if kind == 1 else VECTOR.search(text)
-        colour = _split(int(drawn[2], 16)) if drawn else (-1, -1, -1)
-        # of lines, those cover letters that are as pale as paper
-        if kind == 1 or (drawn and (drawn[1] == "filled" or min(colour) >= 255 - ALIKE)):
-            opaque = drawn is not None and int(drawn[3]) > 255 - ALIKE
-            marks.append((order, (x0, y0, x1, y1), colour if opaque else (-1, -1, -1), kind == 1))
+        if x1 - x0 < LEAST_MARK or y1 - y0 < LEAST_MARK:
+            # thin shapes of one colour, side by side, cover as one
+            from_x, from_y, to_x, to_y, look = tiled
+            joined = min(x0, from_x), min(y0, from_y), max(x1, to_x), max(y1, to_y)
+            parts = (x1 - x0) * (y1 - y0) + (to_x - from_x) * (to_y - from_y)
+            if look == text and (joined[2] - joined[0]) * (joined[3] - joined[1]) <= TILED * parts:
+                x0, y0, x1, y1 = joined
+            tiled = x0, y0, x1, y1, text
+        colour = (-1, -1, -1) if kind == 1 else looks.get(text)
+        if colour and min(x1 - x0, y1 - y0) >= LEAST_MARK:
+            marks.append((order, (x0, y0, x1, y1), colour, kind == 1))
     orders, boxes, colours, images = zip(*marks, strict=True) if marks else ((), (), (), ())
     return Marks(
         np.array(orders, dtype=int),
         np.array(boxes, dtype=float).reshape(-1, 4),
         np.array([*colours, (255, 255, 255)]),  # the last is the paper
         np.array([*images, False]),
+        np.array([*{colour for colour in colours if colour[0] >= 0}, (255, 255, 255)]),
     )
 
 
@@ -280,18 +321,22 @@ def _suspect(chars: Sequence[Char], orders: Array, marks: Marks, *, least: float
     if not chars:
         return []
     cores = _shrink(chars, MARGIN)
+    x0, y0, x1, y1, sizes, colours, alphas, flags = np.array([(*char.box, *char[2:6]) for char in chars]).T
+    colours = colours.astype(int)[:, None] >> np.array([16, 8, 0]) & 255
+    if not _are_alike(colours, marks).any():  # then no ground hides a letter, and most are older than all letters
+        late = marks.orders > orders.min()
+        colours_and_images = (side[np.append(late, True)] for side in (marks.colours, marks.images))
+        marks = Marks(marks.orders[late], marks.boxes[late], *colours_and_images, marks.palette)
     ground, cover = np.full(len(chars), -1), np.full(len(chars), -1)
     step = max(MOST_PAIRS // max(len(marks.orders), 1), 1)
     for start in range(0, len(chars) if len(marks.orders) else 0, step):
         part = slice(start, start + step)
         left, top, right, bottom = (side[part, None] for side in cores)
-        x0, y0, x1, y1 = marks.boxes.T
+        from_x, from_y, to_x, to_y = marks.boxes.T
         before = marks.orders < orders[part, None]  # (letters, marks)
         # a heading in white on a dark bar is one of the commonest things on a page
-        ground[part] = _find_last(before & (x0 <= left) & (right <= x1) & (y0 <= top) & (bottom <= y1))
-        cover[part] = _find_last(~before & (x0 < right) & (left < x1) & (y0 < bottom) & (top < y1))
-    x0, y0, x1, y1, sizes, colours, alphas, flags = np.array([(*char.box, *char[2:6]) for char in chars]).T
-    colours = colours.astype(int)[:, None] >> np.array([16, 8, 0]) & 255
+        ground[part] = _find_last(before & (from_x <= left) & (right <= to_x) & (from_y <= top) & (bottom <= to_y))
+        cover[part] = _find_last(~before & (from_x < right) & (left < to_x) & (from_y < bottom) & (top < to_y))
     grounds = marks.colours[ground]
     pale = colours.min(axis=1) >= 255 - ALIKE
     reasons = {
@@ -306,6 +351,11 @@ def _suspect(chars: Sequence[Char], orders: Array, marks: Marks, *, least: float
     if not any(found.any() for found in reasons.values()):
         return []
     return np.select(list(reasons.values()), list(reasons), default="").tolist()
+
+
+def _are_alike(colours: Array, marks: Marks) -> Array:
+    """Return whether each colour, (N, 3), is nearly that of a mark or of the paper."""
+    return (np.abs(colours[:, None] - marks.palette).max(axis=-1) <= ALIKE).any(axis=1)
 
 
 def _find_last(table: Array) -> Array:

@@ -350,7 +350,7 @@ def _header_boxes(
     """Return the cells of a header, in which lines over the same columns are one name; bounds: y between lines."""
     items: list[_Name] = []
     # from where to where the texts of each column run, or its lines where it has none of its own
-    reached = [(right, left) for left, right in pairwise(xs)]
+    reached = [(end, start) for start, end in pairwise(xs)]
     for line in (*lines, *body):
         for phrase, (first, last) in zip(line.phrases, line.spans, strict=True):
             if first == last:

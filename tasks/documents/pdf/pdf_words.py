@@ -132,12 +132,12 @@ def _belongs_to_phrase(before: Phrase, word: Word) -> bool:
     return is_word(before.text.rpartition(" ")[2]) or is_word(word.text) or bool(SHARE.fullmatch(word.text))
 
 
-def count_cover(extents: Iterable[tuple[float, float]], *, left: float, step: float, steps: int) -> list[int]:
-    """Return how many extents (from x to x) cover each of so many steps from `left` on, in points."""
+def count_cover(extents: Iterable[tuple[float, float]], *, begin: float, step: float, steps: int) -> list[int]:
+    """Return how many extents (from x to x) cover each of so many steps from `begin` on, in points."""
     change = [0] * (steps + 1)  # +1 where one begins and -1 behind its end, added up
     for x0, x1 in extents:
-        change[int((x0 - left) / step)] += 1
-        change[int((x1 - left) / step) + 1] -= 1
+        change[int((x0 - begin) / step)] += 1
+        change[int((x1 - begin) / step) + 1] -= 1
     return list(accumulate(change))[:steps]
 
 
@@ -150,7 +150,7 @@ def find_gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float)
     width = int(max((x1 for row in rows for _, x1 in row), default=0.0) - left) + 2
     if width > WIDEST:
         return []
-    cover = count_cover((pair for row in rows for pair in row), left=left, step=1.0, steps=width)
+    cover = count_cover((pair for row in rows for pair in row), begin=left, step=1.0, steps=width)
     allowed = CROSSING_SHARE * len(rows)
     gaps: list[tuple[float, float]] = []
     start: int | None = None
