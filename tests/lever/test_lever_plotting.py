@@ -38,10 +38,8 @@ def training(*, points: int = 20, **figures: float) -> tuple[TrainedSelector, Cu
     return trained, Curve(points=tuple(curve))
 
 
-def size_of(png: bytes) -> tuple[int, int]:
-    image = Image.open(io.BytesIO(png))
-    assert image.format == "PNG"
-    return image.size
+def assert_png(data: bytes) -> None:
+    assert Image.open(io.BytesIO(data)).format == "PNG"
 
 
 @pytest.mark.parametrize(
@@ -56,12 +54,20 @@ def size_of(png: bytes) -> tuple[int, int]:
     ids=["one alone", "nothing trained", "an ablation", "four shots", "not the trained shots"],
 )
 def test_what_is_not_there_is_not_drawn(seeds: int, shots: Sequence[int], selectors: Sequence[str]) -> None:
-    size_of(draw_accuracy(summary(seeds=seeds, shots=shots, selectors=selectors)))
+    assert_png(draw_accuracy(summary(seeds=seeds, shots=shots, selectors=selectors)))
+
+
+def test_an_interval_from_zero_is_drawn() -> None:
+    whole = summary(seeds=1, shots=(2,), selectors=("grpo",))
+    [score] = whole.figures
+    ends = (score.accuracy.model_copy(update={"low": low}) for low in (0.0, score.accuracy.value))
+    both = [whole.model_copy(update={"figures": (score.model_copy(update={"accuracy": one}),)}) for one in ends]
+    assert draw_accuracy(both[0]) != draw_accuracy(both[1])
 
 
 @pytest.mark.parametrize("name", ["한국어-모델-7B", r"$\frac{1}$ $x", "\x00\x1b[31m\n", "\ud800", "x" * 10_000, "<b>&"])
 def test_any_judge_can_be_named(name: str) -> None:
-    size_of(draw_accuracy(summary(judge=name, seeds=1, shots=(2,), selectors=("sft",))))
+    assert_png(draw_accuracy(summary(judge=name, seeds=1, shots=(2,), selectors=("sft",))))
 
 
 @pytest.mark.parametrize(
@@ -76,4 +82,4 @@ def test_any_judge_can_be_named(name: str) -> None:
     ids=["none", "no update", "one update", "no numbers", "unequal seeds"],
 )
 def test_any_curve_can_be_drawn(trainings: list[tuple[TrainedSelector, Curve]]) -> None:
-    size_of(draw_curves(trainings, about="x"))
+    assert_png(draw_curves(trainings, about="x"))

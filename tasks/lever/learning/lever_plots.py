@@ -77,7 +77,7 @@ def draw_accuracy(summary: Summary) -> bytes:
 
 def _draw_estimate(axes: Axes, estimate: SeedEstimate, at: float, text: str) -> None:
     """Draw the interval, a dot per seed, and the number, written as `text` has it, at their right."""
-    low, high = estimate.low or estimate.value, estimate.high or estimate.value
+    low, high = (estimate.value if end is None else end for end in (estimate.low, estimate.high))
     axes.plot([low, high], [at, at], color=INK, linewidth=1.6, solid_capstyle="butt", zorder=3)
     values = list(estimate.by_seed.values())
     axes.scatter(values, [at + 0.2] * len(values), s=12, color="white", edgecolors=INK, linewidths=0.7, zorder=4)
