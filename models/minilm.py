@@ -43,7 +43,7 @@ def native_precision() -> Precision:
 class MiniLM:
     """English sentence embeddings in 384 dimensions from the first 256 tokens: mean pooling, unit length.
 
-    The same text gives the same bits in every process of a machine and for any number of threads.
+    The same text gives the same bits in every process of a machine and for any number of threads, up to two with AMX.
     Raises ModelUnavailable if the weights are not installed.
     """
 
@@ -88,6 +88,8 @@ class Encoder:
         names = (f"encoder.layer.{layer}" for layer in count())
         names = takewhile(lambda name: f"{name}.output.dense.weight" in weights, names)
         self._layers = [Layer(weights, name, self._dtype) for name in names]
+        # with AMX oneDNN adds up the widest layer in another order for few rows: all batches have one size
+        self._pads_batches = precision == "bf16" and torch.cpu._is_amx_tile_supported()
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[list[int]]) -> NDArray[np.float32]:
@@ -100,7 +102,9 @@ class Encoder:
             together = max(1, MOST_TOKENS // length)
             for start in range(0, len(rows), together):
                 batch = rows[start : start + together]
-                vectors[batch] = self._embed_batch([texts[row] for row in batch], length).numpy()
+                padding = [[0]] * (together - len(batch)) if self._pads_batches else []
+                states = self._embed_batch([*(texts[row] for row in batch), *padding], length)
+                vectors[batch] = states[: len(batch)].numpy()
         return vectors
 
     def _embed_batch(self, texts: Sequence[list[int]], length: int) -> Tensor:

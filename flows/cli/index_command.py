@@ -61,7 +61,7 @@ def index(
     """
     if not documents.is_dir():  # before a server is started for it
         fail(f"{documents} is not a folder; name the folder that the documents lie in", REFUSED)
-    if not any(documents.glob("*")):
+    if os.access(documents, os.R_OK) and not any(documents.iterdir()):
         fail(f"{documents} is empty; put documents there, or name the folder that they lie in", REFUSED)
     require_variable(values["password_env"])
     metadata = values["metadata"] and values["metadata"].absolute()

@@ -218,9 +218,9 @@ def index(folder: Path, out: Path, *options: object) -> Done:
     ("spoil", "said"),
     [
         (lambda folder: (shutil.rmtree(folder), folder.write_text("")), "is not a folder"),
-        (lambda folder: [file.unlink() for file in folder.iterdir()], "holds no document to index"),
+        (lambda folder: (shutil.rmtree(folder), (folder / "2024").mkdir(parents=True)), "holds no document to index"),
     ],
-    ids=["a file", "empty"],
+    ids=["a file", "without documents"],
 )
 def test_a_folder_that_cannot_be_indexed_leaves_the_old_generation(
     spoil: Callable[[Path], object], said: str, small: Path, tmp_path: Path

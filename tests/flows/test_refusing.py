@@ -17,6 +17,7 @@ def folder(tmp_path: Path) -> Path:
     """Documents, a folder of a model that reads text alone, and an empty one."""
     for name in ("documents", "text", "empty"):
         (tmp_path / name).mkdir()
+    (tmp_path / "documents" / "notice.txt").touch()
     (tmp_path / "text" / "config.json").write_text(json.dumps({"model_type": "llama"}))
     return tmp_path
 

@@ -168,8 +168,7 @@ def steps() -> Iterator[str]:
             if not isinstance(task, Task) or task.fn.__module__ != module.__name__:
                 continue
             key: Any = task.cache_policy
-            traced: Any = task.fn  # around the function, and around its place if it has one
-            marks = [" gpu"] if hasattr(traced.__wrapped__, "__wrapped__") else []
+            marks = [" gpu"] * ("gpu=True" in inspect.getsource(task.fn).partition("\ndef ")[0])  # of its decorator
             marks += [" reads_world"] * key.reads_world + [" verify"] * bool(key.verify)
             marks += [f" aside={','.join(key.unkeyed)}"] if key.unkeyed else []
             parameters = ", ".join(map(_parameter, inspect.signature(task.fn).parameters.values()))

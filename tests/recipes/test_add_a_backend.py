@@ -44,7 +44,7 @@ def test_a_benchmark_is_measured_with_it(package: Package, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--model", "parot"), "there is no such backend"),
+        (("--model", "parot"), "--model parot: no backend"),
         (("--model", "parrot", "--model_args", "pitch=high"), "parrot has no argument pitch"),
     ],
     ids=["its name", "its arguments"],

@@ -325,8 +325,8 @@ def _suspect(chars: Sequence[Char], orders: Array, marks: Marks, *, least: float
     colours = colours.astype(int)[:, None] >> np.array([16, 8, 0]) & 255
     if not _are_alike(colours, marks).any():  # then no ground hides a letter, and most are older than all letters
         late = marks.orders > orders.min()
-        colours_and_images = (side[np.append(late, True)] for side in (marks.colours, marks.images))
-        marks = Marks(marks.orders[late], marks.boxes[late], *colours_and_images, marks.palette)
+        paper = np.append(late, True)  # which is behind the last of the colours
+        marks = Marks(marks.orders[late], marks.boxes[late], marks.colours[paper], marks.images[paper], marks.palette)
     ground, cover = np.full(len(chars), -1), np.full(len(chars), -1)
     step = max(MOST_PAIRS // max(len(marks.orders), 1), 1)
     for start in range(0, len(chars) if len(marks.orders) else 0, step):

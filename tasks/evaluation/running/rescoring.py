@@ -139,8 +139,8 @@ def _plan_again(
         ks = tuple(k for k in asked_ks if isinstance(k, int))
     ks, unsafe_code = ks if programs or repeats != 1 else (), settings.unsafe_code and programs
     old_settings = {name: value for name, value in old.settings.items() if name not in (*PROGRAM_SETTINGS, "extract")}
-    read_then: Policy = next((policy for policy in POLICIES if policy == old.settings.get("extract")), "published")
-    extract = (settings.extract or read_then) if benchmark.reads_answers else "published"
+    read_then: list[Policy] = [policy for policy in POLICIES if policy == old.settings.get("extract")] or ["published"]
+    extract: Policy = (settings.extract or read_then[0]) if benchmark.reads_answers else "published"
     return PlannedTask(
         task=old.task,
         benchmark=benchmark_name,
