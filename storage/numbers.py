@@ -110,8 +110,8 @@ def select_numbers(
     most: int | None = None,
     **filters: Unpack[Filters],
 ) -> Numbers:
-    """Return numbers of documents in `names`, by digest, in reading order: `most` from row `first` on; None: all."""
-    page = "" if most is None else f" LIMIT {most:d} OFFSET {first:d}"
+    """Return numbers of documents in `names`, by digest, in reading order: `most` (None: all) from row `first` on."""
+    page = f" OFFSET {first:d}" if most is None else f" LIMIT {most:d} OFFSET {first:d}"
     with _database().cursor() as connection:
         return _fetch(connection.execute(_query(connection, paths, names, "name, n.*", filters) + page))
 

@@ -92,7 +92,7 @@ def configured_by(source: Callable[[], Resources]) -> None:
 
 
 def resources() -> Resources:
-    """Return the resources of this process. Raises NotConfigured where no flow module was imported."""
+    """Return the resources of this process; imports `flows` if need be. Raises NotConfigured where that fails."""
     if not _configured:
         if not _sources:
             with suppress(ImportError):  # a worker of a cluster unpickles a step by its name before it meets the flow

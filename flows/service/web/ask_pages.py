@@ -213,7 +213,7 @@ async def answer_question(visit: Visit) -> Response:
 
 @pages.get("/conversations")
 def show_conversations(visit: Visit) -> Response:
-    """Show the last MOST_SESSIONS conversations, less those of other servers; `words` in the query filters them."""
+    """Show which of the last MOST_SESSIONS conversations (with the words of the query) are of an index served here."""
     names = {lasting_name(collection.live.folder): collection.name for collection in visit.workplace.collections}
     words = visit.query.get("words", "").strip()
     recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS, words=words)

@@ -66,7 +66,7 @@ def in_collection_of(visit: Visit, document: str) -> Visit:
 
 
 def place_values(visit: Visit, citations: Sequence[Citation]) -> dict[str, Any] | None:
-    """Return what the template of the first cited place needs; None without one that the index has."""
+    """Return what the template needs to show the first citation, and no later one; None without it or its document."""
     with suppress(Problem, StorageError):
         if citations:
             cited = citations[0]

@@ -134,7 +134,7 @@ class Loop:
             self._end_epoch(epoch)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Yield the remaining batches of an epoch; the caller passes each to `learn` or `pass_over`."""
+        """Yield an epoch's remaining batches, which the caller passes to `learn` or `pass_over`; saves at times."""
         first = self.progress.update
         for update in range(first, self.plan.end(epoch)):
             if update > first and update % self.run.save_every == 0:

@@ -157,7 +157,7 @@ MOST_MARGIN = 0.2
 def answer_of(cell: CellMatch, question: CellQuestion, *, is_named: bool, language: Language) -> Draft | None:
     """Return the answer that reads one cell: `Loss on sale of stores FY2018 = $36 million [1]`; None if unsure.
 
-    is_named: whether the question names the document.
+    Cash flows lose their sign; a number in doubt adds a line. is_named: whether the question names the document.
     """
     confidence = confidence_of(cell, is_named=is_named)
     if confidence < LEAST:

@@ -362,7 +362,7 @@ def _find_alternatives(
 
 
 def _score_unit(question: CellQuestion, number: Number) -> float:
-    """Return a factor of 0 to 1: how well the unit of a cell agrees with the one that the question asks for."""
+    """Return a factor, never 0: 1 where the unit of a cell fits the question, 0.95 where that is open, else 0.5."""
     match question.unit:
         case "%":
             return 1.0 if number.unit in PERCENTS else UNIT_UNSAID if not number.unit else OTHER_UNIT

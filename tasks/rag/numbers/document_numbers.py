@@ -182,7 +182,7 @@ MOST_QUARTERS = 0.25
 def infer_years(facts: Sequence[CellFact]) -> list[CellFact]:
     """Return the facts, in their order; a flow under the last day of a fiscal year gets the year up to that day.
 
-    In a document with many quarters only cash flows do, which it shows for the year so far.
+    Only in tables whose dates are all such days; in a document with many quarters, only in a cash flow statement.
     """
     periods = [fact.period for fact in facts if fact.period]
     # months and days that the document's years end with

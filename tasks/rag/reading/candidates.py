@@ -443,7 +443,7 @@ class _Lister:
                     yield self._make("sum", [at], (), u + v, **links)
 
     def _spans(self) -> Iterator[Candidate]:
-        """Yield the sentences that hold most of the question, whole: without a model no words are cut out of them."""
+        """Yield the three sentences that hold most of the question, whole: without a model no words are cut out."""
         page, bag = self.page, self.question.bag
         scored: list[tuple[float, int]] = []
         for at, sentence in enumerate(page.sentences):
