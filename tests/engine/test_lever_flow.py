@@ -214,7 +214,7 @@ def test_a_selector_is_handed_on_with_what_proves_that_it_works_elsewhere(
     other = run_here("lever", "predict", handed, "--check", "--embedder", tower)
     assert (other.code, "of 10 anchors of" in other.stderr) == (2, True), other.stderr
     missing = run_here("lever", "predict", handed, "--embedder", "/no/clip,adapters=/no/lora")
-    assert "no folder /no/clip with a CLIP" in missing.stderr
+    assert "no folder /no/clip with a model" in missing.stderr
     assert "by --embedder, with LoRA weights as CLIP,adapters=FOLDER" in " ".join(missing.stderr.split())
     victim = tmp_path / "victim"
     for changed, said in (
@@ -308,4 +308,4 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(world: World, options: tup
 
 def test_an_encoder_that_is_not_there_is_named_by_its_option(world: World) -> None:
     done = world.run("run", "--set", "encoder=/nowhere")
-    assert (done.code, "--set encoder=/nowhere: there is no folder /nowhere with a CLIP" in done.stderr) == (1, True)
+    assert (done.code, "--set encoder=/nowhere: there is no folder /nowhere with a model" in done.stderr) == (1, True)
