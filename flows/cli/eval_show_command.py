@@ -203,7 +203,7 @@ def _show_task(result: TaskResult, *, every: bool) -> None:
     console.print(make_table("metric", "value", "std. error", "95 %", "n", rows=rows))
     if hidden := len(groups) - len(listed_groups):
         console.print(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
-    parts = [f"{counts.samples} of {counts.items} items, {counts.scored} scored"]
+    parts = [f"{counts.samples} from {counts.items} items, {counts.scored} scored"]
     for name, count in counts.model_dump(exclude={"items", "samples", "scored"}).items():
         plain = name.replace("_", " ")
         parts.append(f"[yellow]{count} {plain}[/yellow]" if count else f"0 {plain}")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from storage.records import Record
 from tasks.documents.archives import Package
-from tasks.documents.blocks import Document, Page, PageStatus
+from tasks.documents.blocks import Block, Document, Page, PageStatus
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.text_reader import decode_html
 
@@ -82,9 +82,11 @@ def make_receipt(document: Document) -> Receipt:
     blocks = [block for page in document.pages for block in page.blocks]
     counted = [page for page in document.pages if page.letters is not None]
     tables = [block for block in blocks if block.kind == "table"]
-    # a cell with two amounts is more often two cells than one
-    words = ((table, cell.text.split()) for table in tables for cell in table.cells)
-    unsure = {id(table) for table, own in words if len(own) > 1 and all(map(AMOUNT.fullmatch, own))}
+
+    def is_unsure(table: Block) -> bool:  # a cell with two amounts is more often two cells than one
+        texts = (cell.text.split() for cell in table.cells)
+        return any(len(words) > 1 and all(map(AMOUNT.fullmatch, words)) for words in texts)
+
     return Receipt(
         pages=len(document.pages),
         pages_read=sum(
@@ -102,7 +104,7 @@ def make_receipt(document: Document) -> Receipt:
         ),
         drawn_text=tuple(page.number or 1 for page in document.pages if "drawn text" in (page.reason or "")),
         tables=len(tables),
-        unsure_tables=tuple(table.page for table in tables if id(table) in unsure),
+        unsure_tables=tuple(table.page for table in tables if is_unsure(table)),
         replaced=sum(block.text.count("\ufffd") for block in blocks),
     )
 

@@ -255,7 +255,7 @@ def describe_leaks(leaks: Mapping[str, Leak]) -> str:
     kinds = ", ".join(f"{count} by {by}" for by, count in Counter(leak.by for leak in leaks.values()).most_common())
     examples = ", ".join(f"{name} is {leak.examined}" for name, leak in islice(leaks.items(), EXAMPLES))
     return (
-        f"{len(leaks)} of the training items left out, as validation or test items again: {kinds} ({examples}"
+        f"training items that are validation or test items again were left out ({len(leaks)}): {kinds} ({examples}"
         f"{', …' if len(leaks) > EXAMPLES else ''}); all results are without them"
     )
 
