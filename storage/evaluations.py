@@ -43,15 +43,18 @@ RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 GRADED_PER_PAGE = 5_000
 KEY_COLUMNS = ("run", "task", "dataset", "settings")
 ORDER = (samples.c.dataset, samples.c.item, samples.c.repeat)
-SampleKind = Literal["all", "wrong", "unscored", "truncated", "missing"]
+SampleKind = Literal["all", "wrong", "unscored", "refused", "too long", "truncated", "missing"]
+_OUTCOME = sa.func.coalesce(samples.c.detail["outcome"].astext, "")
 KINDS: dict[SampleKind, ColumnElement[bool]] = {
     "all": sa.true(),
     "wrong": (samples.c.status == "scored") & (samples.c.score < 1),
-    "unscored": samples.c.status == "unscored",
+    "unscored": (samples.c.status == "unscored") & _OUTCOME.not_in(("refused", "too_long")),
+    "refused": (samples.c.status == "unscored") & (_OUTCOME == "refused"),
+    "too long": (samples.c.status == "unscored") & (_OUTCOME == "too_long"),
     "truncated": samples.c.truncated,
     "missing": samples.c.missing,
 }
-"""Kind → its samples; `wrong` is less than a full score."""
+"""Kind → its samples; `wrong` is less than a full score; the three without one are apart, as in `Sample.outcome`."""
 
 
 class After(NamedTuple):
@@ -148,9 +151,8 @@ class Evaluations:
         query = query.where(table.run == sa.any_(run_ids), table.headline | whole)
         by_task = dict[tuple[str, str], list[RunScore]]()
         plain = cache(unescape)  # a few words stand in thousands of rows
-        for run, task, metric, part, *rest, revision in self._database.run(
-            lambda connection: connection.execute(query).all()
-        ):
+        rows = self._database.run(lambda connection: connection.execute(query).all())
+        for run, task, metric, part, *rest, revision in rows:
             score = RunScore._make((plain(metric), plain(part), *rest, plain(revision)))
             by_task.setdefault((plain(run), plain(task)), []).append(score)
         return by_task
@@ -196,8 +198,8 @@ class Evaluations:
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
         """Return the repeats of one item, in order; none where there is no such item."""
-        rows = self._database.rows(_select_samples(run, task).where(samples.c.item == escape(item)))
-        return [sample_of(row) for row in rows]
+        query = _select_samples(run, task).where(samples.c.item == escape(item))
+        return [sample_of(row) for row in self._database.rows(query)]
 
     def has(self, run: str, counts: Mapping[str, int]) -> bool:
         """Return whether the run is there with each of these tasks and its number of samples; it may have others."""
@@ -205,9 +207,8 @@ class Evaluations:
         query = select(eval_runs.c.id, eval_tasks.c.task, func.count(samples.c.item).label("kept"))
         query = query.outerjoin(eval_tasks, eval_tasks.c.run == eval_runs.c.id).outerjoin(samples, of_task)
         query = query.where(eval_runs.c.id == escape(run)).group_by(eval_runs.c.id, eval_tasks.c.task)
-        rows = self._database.rows(query)
-        counted = {unescape(row["task"]): row["kept"] for row in rows}
-        return bool(rows) and all(counted.get(task) == count for task, count in counts.items())
+        counted = {unescape(row["task"]): row["kept"] for row in self._database.rows(query)}
+        return bool(counted) and all(counted.get(task) == count for task, count in counts.items())
 
     def scores(
         self, *, models: Sequence[str] | None = None, tasks: Sequence[str] | None = None, all_runs: bool = False
@@ -263,9 +264,8 @@ class Evaluations:
         return self._database.run(lambda connection: _read_runs(connection, *conditions, limit=limit))
 
     def _latest_runs(self) -> str:
-        names = ", ".join(
-            f"{run.id} ({run.model.name if run.model else run.kind})" for run in self.runs(limit=LISTED_RUNS)
-        )
+        runs = self.runs(limit=LISTED_RUNS)
+        names = ", ".join(f"{run.id} ({run.model.name if run.model else run.kind})" for run in runs)
         return f"the latest are {names}" if names else "none has been kept yet"
 
 

@@ -32,7 +32,7 @@ ExportFormat = Literal["inspect", "lm-eval"]
 MODEL_WIDTH = 20
 MOST_ROWS = 100
 """Rows of a table in a terminal; every other format has all of them."""
-LEFT_OUT = ("date", "differing", "n")
+LEFT_OUT = ("date", "differing", "n", "too long", "refused")
 """Columns that a narrow terminal goes without, the first one first."""
 
 
@@ -125,7 +125,7 @@ def show_boards(boards: Sequence[Board]) -> None:
         note = f"the first {MOST_ROWS} of up to {longest:,} models are shown; --model has others, and --format all"
         console.print(f"[yellow]{note}[/yellow]", "")
     console.print(
-        "[dim]95 %: interval · unscored samples are in no score · only equal data and settings are ranked[/dim]"
+        "[dim]95 %: interval · a sample without a score is in none · only equal data and settings are ranked[/dim]"
     )
     if left_out:
         console.print(f"[dim]a wider terminal, or --format, has {', '.join(sorted(left_out))} too[/dim]")

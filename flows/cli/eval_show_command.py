@@ -119,7 +119,7 @@ def _show_verdict(sample: Sample) -> None:
     """Print score, extracted and gold answer, reason and details of one sample."""
     from tasks.grading.reading import READINGS, readings_of
 
-    score = "unscored" if sample.score is None else f"{sample.score:g}"
+    score = sample.outcome.replace("_", " ") if sample.score is None else f"{sample.score:g}"
     marks = "".join(f", {name}" for name in ("truncated", "missing") if getattr(sample, name))
     colour = "yellow" if sample.status == "unscored" else "green" if sample.score else "red"
     console.print(f"[bold]score[/bold]      [{colour}]{score}[/{colour}]{marks}")

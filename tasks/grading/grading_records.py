@@ -148,11 +148,6 @@ class Counts(FiniteRecord):
     differing: int = 0
     """Items that another reading policy scores otherwise than the headline's."""
 
-    @property
-    def without_score(self) -> int:
-        """Number of samples that are in no mean."""
-        return self.unscored + self.refused + self.too_long
-
 
 class Summary(NamedTuple):
     """The metrics of a benchmark over all its samples."""

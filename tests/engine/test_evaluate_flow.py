@@ -127,6 +127,8 @@ def test_what_got_no_answer_is_counted_as_itself_and_ends_nothing(
     assert (metrics["coverage"], metrics["bounds"]) == (16 / 20, pytest.approx([solved / 20, (solved + 4) / 20]))
     assert "16 of 20 have a score, and figures are over them; 3 refused, 1 too long (sum/3" in result["notes"][0]
     assert len(server.requests) == 20, "none is tried again"
+    [row] = run_here("eval", "results", "--model", name, "--json").json["scores"]
+    assert (row["unscored"], row["refused"], row["too long"]) == (0, 3, 1), "as in the run"
 
 
 def test_a_model_that_refuses_everything_is_an_error(server: Server, name: str, data: Path, tmp_path: Path) -> None:

@@ -129,13 +129,7 @@ def test_a_results_file_gives_what_the_database_gives() -> None:
     assert (group.part, group.headline) == ("group=easy", False)
 
 
-@given(
-    st.lists(
-        st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e3)),
-        min_size=1,
-        max_size=5,
-    )
-)
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e3)), min_size=1, max_size=5))
 def test_every_figure_is_on_the_axis(figures: list[tuple[float, float]]) -> None:
     scores = [score(str(at), value, low=value - half, high=value + half) for at, (value, half) in enumerate(figures)]
     (board,) = rank(scores)
@@ -155,16 +149,17 @@ def test_a_spreadsheet_calculates_no_cell(name: str) -> None:
 def test_markdown_has_a_table_per_ranking() -> None:
     assert as_markdown(rank([score("한국어 모델", 0.25, run="12345678" * 4)])) == (
         "### AIME24 — accuracy_avg\n\n"
-        "| # | model | score | 95 % | n | unscored | differing | tokens | cost | backend | date | run |\n"
-        "| ---: | :--- | ---: | :---: | ---: | ---: | ---: | ---: | ---: | :--- | :--- | :--- |\n"
-        "| 1 | 한국어 모델 | 0.250 | 0.150–0.350 | 30 | 0 | 0 | 0 | – | replay | 2026-03-01 | 12345678 |\n"
+        "| # | model | score | 95 % | n | unscored | refused | too long | differing "
+        "| tokens | cost | backend | date | run |\n"
+        "| ---: | :--- | ---: | :---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | :--- | :--- | :--- |\n"
+        "| 1 | 한국어 모델 | 0.250 | 0.150–0.350 | 30 | 0 | 0 | 0 | 0 | 0 | – | replay | 2026-03-01 | 12345678 |\n"
     )
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "a | b", "[x](javascript:y)", "`x`", "a\nb"])
 def test_no_name_breaks_a_markdown_table(name: str) -> None:
     line = as_markdown(rank([score(name, 0.25)])).splitlines()[-1]
-    assert len(re.findall(r"(?<!\\)\|", line)) == 13
+    assert len(re.findall(r"(?<!\\)\|", line)) == 15
     assert "<" not in line
     assert not re.search(r"(?<!\\)[\[`]", line)
 
@@ -259,11 +254,11 @@ def test_a_page_sorts_as_its_address_says(browse: Any, fragment: str, models: li
 def test_no_heading_of_a_table_is_cut(width: int, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     told: dict[str, Any] = {"usage": {"calls": 9, "prompt_tokens": 1_234_567, "completion_tokens": 9, "cost": 12.25}}
-    told |= {"counts": {"unscored": 3, "differing": 2}}
+    told |= {"counts": {"unscored": 3, "refused": 4, "too_long": 5, "differing": 2}}
     tasks = ["AIME24", "GPQADiamond", "LiveCodeBenchOnePointTwo", "MATH500"]
     show_boards(rank(score(name, 0.5, task=task, **told) for name in ("org/" + "long" * 10, "b") for task in tasks))
     said = capsys.readouterr().out
     assert "…" not in said
     assert {"tokens", "cost", "unscored", *tasks} <= set(said.split())
-    assert ("date" in said.split()) == (width > 80)
+    assert ("date" in said.split()) == (width > 100)
     assert max(len(line) for line in said.splitlines() if line.startswith("#")) <= width

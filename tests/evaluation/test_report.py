@@ -17,11 +17,11 @@ def test_the_words_hold_scores_notes_and_what_was_skipped() -> None:
         "# org/tiny",
         "run `a1b2c3d4e5f60718` · hf · revision `abc` · 2026-03-01 12:00 UTC",
         "",
-        "| task | metric | score | 95 % interval | items | samples | unscored | cut off | no answer | differing | "
-        "tokens | cost |",
-        "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-        "| Sums | accuracy_avg | 0.500 | 0.100 – 0.900 | 2 | 4 | 1 | 1 | 1 | 0 | 120 | 0.01 |",
-        "| Empty | none scored | – | – | 2 | 2 | 2 | 0 | 0 | 0 | 120 | 0.01 |",
+        "| task | metric | score | 95 % interval | items | samples | unscored | refused | too long | cut off | "
+        "no answer | differing | tokens | cost |",
+        "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| Sums | accuracy_avg | 0.500 | 0.100 – 0.900 | 2 | 4 | 1 | 0 | 0 | 1 | 1 | 0 | 120 | 0.01 |",
+        "| Empty | none scored | – | – | 2 | 2 | 2 | 0 | 0 | 0 | 0 | 0 | 120 | 0.01 |",
         "",
         "## Worse than in the last run",
         "- Sums",

@@ -87,8 +87,8 @@ def _task_values(run: str, result: TaskResult) -> dict[str, Any]:
     reach = max(max(ends) - min(ends), 1e-3) if ends else 1.0  # equal scores get an axis too
     axis = axis_around(min(ends), max(ends), step_at_least=reach / STEPS) if ends else None
     counts = result.counts
-    kinds = {"all": counts.samples, "wrong": None, "unscored": counts.without_score}
-    kinds |= {"truncated": counts.truncated, "missing": counts.missing}
+    kinds = {"all": counts.samples, "wrong": None, "unscored": counts.unscored, "refused": counts.refused}
+    kinds |= {"too long": counts.too_long, "truncated": counts.truncated, "missing": counts.missing}
     return {
         "result": result,
         "figures": [*overall, *sorted(groups, key=lambda estimate: estimate.value)[:MOST_GROUPS]],

@@ -43,7 +43,9 @@ class TaskColumn(NamedTuple):
 COLUMNS = (
     TaskColumn("items", lambda counts, _: counts.items),
     TaskColumn("samples", lambda counts, _: counts.samples),
-    TaskColumn("unscored", lambda counts, _: counts.without_score, is_ranked=True, is_defect=True),
+    TaskColumn("unscored", lambda counts, _: counts.unscored, is_ranked=True, is_defect=True),
+    TaskColumn("refused", lambda counts, _: counts.refused, is_ranked=True, is_defect=True),
+    TaskColumn("too long", lambda counts, _: counts.too_long, is_ranked=True, is_defect=True),
     TaskColumn("cut off", lambda counts, _: counts.truncated),
     TaskColumn("no answer", lambda counts, _: counts.missing),
     TaskColumn("differing", lambda counts, _: counts.differing, is_ranked=True),
@@ -169,13 +171,9 @@ def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
 
 def select_latest(scores: Iterable[StoredScore]) -> list[StoredScore]:
     """Return the scores of the last of several equal runs of a model on a task; finished runs take precedence."""
-    last = dict[tuple[str, ...], StoredScore]()
     all_scores = list(scores)
-    for score in all_scores:
-        earlier = last.get(_identity_of(score))
-        if earlier is None or _recency_of(score) > _recency_of(earlier):
-            last[_identity_of(score)] = score
-    return [score for score in all_scores if score.run == last[_identity_of(score)].run]
+    last_runs = {_identity_of(score): score.run for score in sorted(all_scores, key=_recency_of)}
+    return [score for score in all_scores if score.run == last_runs[_identity_of(score)]]
 
 
 def read_scores(report: EvalReport) -> list[StoredScore]:

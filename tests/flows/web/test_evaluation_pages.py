@@ -42,6 +42,7 @@ def graded(scores: dict[str, list[float | None]]) -> list[Sample]:
             extracted=f"{score}{SCRIPT}",
             gold="1",
             reason="r",
+            detail={"outcome": "refused"} if score is None else {},
         )
         for item, of_item in scores.items()
         for repeat, score in enumerate(of_item)
@@ -95,7 +96,9 @@ def test_the_board_leads_to_a_run_with_figures_intervals_settings_and_samples(se
     assert f"/ui/runs/{FIRST}/samples?task=Sums&amp;kind=wrong" in page
 
 
-@pytest.mark.parametrize(("kind", "items"), [("all", 6), ("wrong", 1), ("unscored", 1), ("truncated", 0)])
+@pytest.mark.parametrize(
+    ("kind", "items"), [("all", 6), ("wrong", 1), ("unscored", 0), ("refused", 1), ("truncated", 0)]
+)
 def test_samples_of_a_kind(served: Site, kind: str, items: int) -> None:
     page = served.get(f"/ui/runs/{FIRST}/samples?task=Sums&kind={kind}").text
     assert page.count('<th scope="row">') == items
