@@ -45,6 +45,7 @@ OURS = ("tasks.", "models.", "storage.", "builtins.")
 """Modules whose errors are raised again with their own class."""
 UNDER_WAY = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED)
 STOPPED = (StateType.CANCELLING, StateType.CANCELLED)
+WAITER_STOPPED = "the run that waited for it was stopped"
 
 _serializer = JSONSerializer()
 _anything = TypeAdapter(dict[str, Any])
@@ -68,11 +69,12 @@ def send(sent: SentStep, deployment: str) -> Any:
             try:
                 child = _wait_for(client, child, own_runs)
             except BaseException:
-                current = client.read_flow_run(child.id)
-                if is_own and current.state and not current.state.is_final():
-                    # a worker that has no process yet leaves what is Cancelling as it is, for ever
-                    state = Cancelled if current.state.is_pending() else Cancelling
-                    client.set_flow_run_state(child.id, state(message="the run that waited for it was stopped"))
+                before = client.read_flow_run(child.id).state
+                if is_own and before and not before.is_final():
+                    client.set_flow_run_state(child.id, Cancelling(message=WAITER_STOPPED))
+                    # a worker, which may have taken it since, leaves what is Cancelling without a process so for ever
+                    if before.is_pending() or not client.read_flow_run(child.id).start_time:
+                        client.set_flow_run_state(child.id, Cancelled(message=WAITER_STOPPED))
                 raise
             assert child.state
             crashed = child.state.is_crashed()

@@ -93,6 +93,7 @@ def crash_once_worker() -> Any:
 
     Its second time may come when the run is being done again, which that would undo.
     """
+    from prefect.exceptions import ObjectNotFound
     from prefect.workers import process
     from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
 
@@ -114,6 +115,10 @@ def crash_once_worker() -> Any:
                 result = await super().run(flow_run, *arguments, **named)
                 self.ended.add(flow_run.id)  # a process that ended badly has been called crashed by now
                 self.look.set()
+                with suppress(ObjectNotFound):  # the run was deleted meanwhile
+                    state = (await self.client.read_flow_run(flow_run.id)).state
+                    if state and state.is_cancelling():  # since before its process worked
+                        await self._mark_flow_run_as_cancelled(flow_run)
                 return result
 
             async def _propose_crashed_state(self, flow_run: Any, *arguments: Any, **named: Any) -> None:

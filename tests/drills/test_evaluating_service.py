@@ -103,6 +103,14 @@ def test_a_new_run_asks_only_what_was_not_answered(cancelled: Cancelled) -> None
     assert asked(service.server).total() == ITEMS, "each was asked once"
 
 
+def test_a_run_that_is_cancelled_before_it_works_ends(service: Service, tmp_path: Path) -> None:
+    running = service.running
+    run = running.start(service.deployment, service.parameters(tmp_path, first=4 * ITEMS))
+    running.until(lambda: running.state_of(run) in ("Pending", "Submitting"), "a worker takes it")
+    running.api.post(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING", "name": "Cancelling"}})
+    running.until(lambda: running.state_of(run) == "Cancelled", "it is cancelled")
+
+
 def test_a_deleted_run_ends_and_its_worker_goes_on(service: Service, tmp_path: Path) -> None:
     running, before = service.running, len(service.began)
     run = running.start(service.deployment, service.parameters(tmp_path, first=2 * ITEMS))

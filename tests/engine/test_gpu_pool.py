@@ -125,6 +125,13 @@ def children(client: SyncPrefectClient) -> list[FlowRun]:
     return [run for run in found if run.work_pool_name == "gpu"]
 
 
+def cancel_newest(client: SyncPrefectClient) -> None:
+    """Cancel the run that began last and is part of no other."""
+    newest = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=50)
+    root = next(run for run in newest if run.parent_task_run_id is None)
+    client.set_flow_run_state(root.id, Cancelling(), force=True)
+
+
 def until(client: SyncPrefectClient, found: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -206,9 +213,7 @@ def test_a_parent_that_is_cancelled_takes_its_child_along(
 ) -> None:
     (documents / "ferries.md").write_text("# Ferries\n\nThe last one leaves at nine.\n")
     parent, child = begun(client, documents, tmp_path / "index")
-    newest = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=50)
-    waiting = next(run for run in newest if run.parent_task_run_id is None)
-    client.set_flow_run_state(waiting.id, Cancelling(), force=True)
+    cancel_newest(client)
     _, stderr = parent.communicate(timeout=PATIENCE_S)
     assert parent.returncode != 0
     assert "cancelled" in stderr
@@ -223,9 +228,7 @@ def test_a_child_that_a_worker_took_and_has_not_begun_is_cancelled_at_once(
     with halted(worker):
         parent, child = begun(client, documents, tmp_path / "index")
         client.set_flow_run_state(child.id, Pending())
-        newest = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=50)
-        waiting = next(run for run in newest if run.parent_task_run_id is None)
-        client.set_flow_run_state(waiting.id, Cancelling(), force=True)
+        cancel_newest(client)
         parent.communicate(timeout=PATIENCE_S)
         ended = client.read_flow_run(child.id).state
     assert ended
@@ -253,17 +256,13 @@ def test_a_night_that_is_cancelled_takes_the_children_of_its_parts_along(
     with halted(worker):
         parent = launched(sys.executable, "-c", NIGHT, documents, tmp_path / "index")
         [child] = until(client, lambda: children(client)[before:])
-        newest = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=50)
-        night = next(run for run in newest if run.name != child.name and run.parent_task_run_id is None)
-        client.set_flow_run_state(night.id, Cancelling(), force=True)
+        cancel_newest(client)
         parent.communicate(timeout=PATIENCE_S)
-        ended = until(client, lambda: (run := client.read_flow_run(child.id)).state and not due(run) and run)
+        ended = until(
+            client, lambda: (run := client.read_flow_run(child.id)).state and not run.state.is_scheduled() and run
+        )
     assert parent.returncode != 0
     assert ended.state.is_cancelled() or ended.state.is_cancelling()
-
-
-def due(run: FlowRun) -> bool:
-    return bool(run.state and run.state.is_scheduled())
 
 
 def test_a_run_that_needs_what_is_under_way_waits_for_it_and_sends_it_anew_when_it_is_cancelled(
