@@ -10,8 +10,8 @@ from tests.benchmarks.measuring import Figures, scratch_home, trivet, write_noti
 SAMPLES = Path(__file__).parents[1] / "samples" / "documents"
 
 
-def measure(documents: int = 1000) -> Figures:
-    """First and unchanged run over small documents of a page each, then commands."""
+def measure(documents: int = 1000, samples: Path = SAMPLES) -> Figures:
+    """First and unchanged run over small documents of a page each, then commands on the samples."""
     with scratch_home() as place:
         folder = write_notices(place / "small", documents)
         index = ["rag", "index", str(folder), "--index", str(place / "small-index"), "--json"]
@@ -21,13 +21,13 @@ def measure(documents: int = 1000) -> Figures:
         yield "small documents, first: flow, s", flows[0]["seconds"]
         yield "small documents, unchanged: flow, s", flows[1]["seconds"]
         yield "small documents, unchanged: command with Prefect's start, s", again.wall_s
-        yield from measure_search(place)
+        yield from measure_search(place, samples)
 
 
-def measure_search(place: Path) -> Figures:
-    """Commands on the sample documents, each in a new process; the second of two runs counts."""
+def measure_search(place: Path, samples: Path) -> Figures:
+    """Commands on documents, each in a new process; the second of two runs counts."""
     index = str(place / "samples-index")
-    trivet(place / "home", "rag", "index", SAMPLES, "--index", index, accepted=(0, 3))
+    trivet(place / "home", "rag", "index", samples, "--index", index, accepted=(0, 3))
     asked = {
         "English bm25": ("What was the operating margin?", "bm25"),
         "English similarity": ("What was the operating margin?", "similarity"),

@@ -41,14 +41,14 @@ class Size(NamedTuple):
     """Of a flow that runs beside plain tasks."""
     many: int
     """Steps of the flow whose runs and page are looked at meanwhile."""
+    settle_s: int
+    """Until the processes of the last run are gone."""
 
 
-USUAL, SMALLEST = Size(rounds=3, steps=200, many=1_000), Size(rounds=1, steps=10, many=100)
+USUAL, SMALLEST = Size(rounds=3, steps=200, many=1_000, settle_s=10), Size(rounds=1, steps=10, many=100, settle_s=0)
 LOOK_AGAIN_S = 1.0
 """Between two times that the page is opened."""
 NOBODY = "http://127.0.0.1:9/"
-SETTLE_S = 10
-"""Until the processes of the last run are gone."""
 
 
 def measure(idle_s: float = 60, smallest: bool = False) -> Figures:
@@ -63,7 +63,7 @@ def measure(idle_s: float = 60, smallest: bool = False) -> Figures:
             began = [trigger(running, doze, Path(folder, str(number))) for number in range(size.rounds)]
             yield "trigger to first line of a cpu run: wall, s", statistics.median(began)
             yield from gpu_step(running, Path(folder)).items()
-            time.sleep(SETTLE_S)
+            time.sleep(size.settle_s)
         yield from idle(running, idle_s).items()
         yield from steps(running, size).items()
         yield from crowd(running, size.many).items()

@@ -19,9 +19,9 @@ SMALLEST: dict[str, list[str]] = {
     "asking": ["--chunks", "2000", "--users", "2", "--seconds", "4", "--pause-s", "1"],
     "calls": ["--calls", "20", "--rounds", "1", "--latency-ms", "1"],
     "code": ["--rounds", "1", "--task", "HumanEval"],
-    "embed": [],
+    "embed": ["--chunks", "3"],
     "evaluate": ["--items", "20", "--many", "40", "--rounds", "1"],
-    "flow": ["--documents", "5"],
+    "flow": ["--documents", "5", "--samples", str(SAMPLES / "documents" / "docx")],
     "gpu": ["--small"],
     "growth": ["--samples", "20", "--runs", "3", "--judgments", "200"],
     "hf": ["--requests", "2", "--tokens", "4"],
@@ -39,6 +39,7 @@ SMALLEST: dict[str, list[str]] = {
 }
 
 
+@pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SMALLEST)
