@@ -17,7 +17,6 @@ from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.running.environment import program
-from flows.running.judge_calls import count_calls
 from flows.running.lever_config import LeverConfig
 from flows.running.run_reporting import say, watched
 from flows.running.run_state import LeverRun
@@ -66,6 +65,8 @@ def post_train(config: LeverConfig) -> LeverReport:
         threshold=config.threshold,
         stem=config.stem,
     )
+    from flows.running.judge_calls import count_calls  # brings torch, of which `prefect deploy` needs nothing
+
     calls = count_calls(config.model_copy(update={"begin_at": "embed"}), parted.dataset).calls
     card = {"encoder": None if config.start.query_embeddings else encoder, "notes": parted.notes, "judgments": calls}
     for seed in range(config.first_seed, config.first_seed + config.seeds):
@@ -256,8 +257,7 @@ class _SeedRun:
             return read.content
         weighed = config.reward in OF_LIKELIHOODS
         inputs: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed}
-        parts = self._ask_judge(steps.generate_rl_data, "RL data", self.queries, **inputs)
-        return steps.merge_rl_data(parts)
+        return steps.merge_rl_data(self._ask_judge(steps.generate_rl_data, "RL data", self.queries, **inputs))
 
     def _ask_judge(self, step: Any, label: str, queries: int, **inputs: Any) -> tuple[Ref, ...]:
         """Run a step that asks the judge about the first so many queries, shard by shard; return its results."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
 FOLDER = Path(__file__).parent
-SAMPLES = FOLDER.parent / "samples"
-ENGLISH = SAMPLES / "documents" / "english"
+DOCUMENTS = FOLDER.parent / "samples" / "documents"
 AIMS: dict[str, Any] = tomllib.loads((FOLDER / "aims.toml").read_text("utf-8"))
 SMALLEST: dict[str, list[str]] = {
     "asking": ["--chunks", "2000", "--users", "2", "--seconds", "4", "--pause-s", "1"],
@@ -21,7 +21,7 @@ SMALLEST: dict[str, list[str]] = {
     "code": ["--rounds", "1", "--task", "HumanEval"],
     "embed": ["--chunks", "3"],
     "evaluate": ["--items", "20", "--many", "40", "--rounds", "1"],
-    "flow": ["--documents", "5", "--samples", str(SAMPLES / "documents" / "docx")],
+    "flow": ["--documents", "5", "--samples", str(DOCUMENTS / "docx")],
     "gpu": ["--small"],
     "growth": ["--samples", "20", "--runs", "3", "--judgments", "200"],
     "hf": ["--requests", "2", "--tokens", "4"],
@@ -32,16 +32,13 @@ SMALLEST: dict[str, list[str]] = {
     "lineage": ["--documents", "3", "--edges", "500"],
     "math": ["--comparisons", "20", "--responses", "20"],
     "parity": ["--items", "1", "--tokens", "4"],
-    "pdf": [str(ENGLISH), "--file", "CalderRidge_FY2023_Annual_Report.pdf", "--peer-pages", "1"],
+    "pdf": [str(DOCUMENTS / "english"), "--file", "CalderRidge_FY2023_Annual_Report.pdf", "--peer-pages", "1"],
     "pointer": ["--rounds", "1"],
     "retrieval": ["--chunks", "1000", "--grouped", "1000"],
     "service": ["--idle-s", "1", "--smallest"],
 }
 
 
-@pytest.mark.engine
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_benchmark_runs(name: str) -> None:
     command = [sys.executable, "-m", "tests.benchmarks", name, *SMALLEST[name]]

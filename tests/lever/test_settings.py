@@ -28,6 +28,6 @@ def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, object], sai
         GrpoSettings.model_validate(wrong)
 
 
-def test_settings_are_read_without_torch():
-    code = "import sys, tasks.lever.lever_options; sys.exit('torch' in sys.modules)"
+def test_flows_and_settings_are_read_without_torch():
+    code = "import sys, flows.lever, flows.nightly, flows.rag; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
