@@ -108,7 +108,7 @@ DIVISION = re.compile(
     r"|(?P<square>[□■◆◈❑❏])\s*"
 )
 """Numbers and signs that Korean and English documents set before titles."""
-BULLET = re.compile(r"[•‣▪▫●◦○◎ㅇ❍❖◇▶▷►➢➔✓✔☑☐※∙·⋅\-–—*\uf000-\uf0ff][\s\xa0]+|[•○●▪ㅇ◦※▶](?=\S)|[①-⑳㉠-㉻❶-❿]\s*(?=\S)")
+BULLET = re.compile(r"[-•‣▪▫●◦○◎ㅇ❍❖◇▶▷►➢➔✓✔☑☒☐※∙·⋅–—*\uf000-\uf0ff][\s\xa0]+|[•○●▪ㅇ◦※▶](?=\S)|[①-⑳㉠-㉻❶-❿]\s*(?=\S)")
 COUNTED = re.compile(
     r"(?:\d{1,3}[.)]|(?:\d{1,2}\.){2,5}|\[\d{1,3}\]|\(\d{1,2}\)|[(（][가-하a-zA-Zivx]{1,4}[)）]|[가나다라마바사아자차카타파하][.)]|[a-zA-Z][.)]|[ivx]{1,4}[.)])[\s\xa0]+\S"
 )

@@ -307,10 +307,7 @@ CUT_WORDS = {
     "of the document": ("A quuxery is rare, and a quux-|ery that is new is rarer.", "a quuxery that"),
     "soft hyphen": ("It was found in the exist\u00ad|ing records of the town.", "the existing records"),
     "compound of the document": ("A short-lived plan or a short-|lived idea was ended.", "a short-lived idea"),
-    "compound of words": (
-        "The long-|term plans of the state-of-the-|art mill.",
-        "long-term plans of the state-of-the-art",
-    ),
+    "compound of words": ("The long-|term plan of a state-of-the-|art mill.", "long-term plan of a state-of-the-art"),
     "rest of a later word": ("They judged it in the short-|and long-term plans of all.", "short- and long-term"),
     "names": (
         "We met Mrs Curie-|Jones in a U.S.-|based COVID-|19 ward, a 5-|year plan.",
@@ -360,15 +357,18 @@ def test_a_korean_word_goes_on_in_the_next_line(tmp_path: Path, spaces_kept: boo
 
 
 def test_a_bullet_far_from_its_text_begins_an_item_of_several_rows(tmp_path: Path) -> None:
-    draw = both(
-        line("-", x=72, y=100),
-        line("Sales in our six largest markets came to more than eight billion, two fifths of all", x=96, y=100),
-        line("sales of the system", x=96, y=114),
-    )
+    first, second = "Sales in our six largest markets came to more than eight billion, two fifths of all", "sales of it"
+    draw = both(line("-", x=72), line(first, x=96), line(second, x=96, y=114))
     (page,) = read(write(tmp_path / "a.pdf", draw))
-    assert [(block.kind, block.text) for block in page.blocks] == [
-        (
-            "list",
-            "- Sales in our six largest markets came to more than eight billion, two fifths of all sales of the system",
-        )
-    ]
+    assert [(block.kind, block.text) for block in page.blocks] == [("list", f"- {first} {second}")]
+
+
+def test_lines_that_mix_two_sizes_are_one_paragraph(tmp_path: Path) -> None:
+    def draw(page: Any) -> None:
+        writer, end = pymupdf.TextWriter(page.rect), (72, 100)
+        for size, text in ((14, "Ohio grew, "), (10, "by more than any other state of the union, "), (14, "and so ")):
+            _, end = writer.append(end, text, fontsize=size)
+        writer.append((72, 120), "did Utah, as the tables of this report show.", fontsize=14)
+        writer.write_text(page)
+
+    assert len(read(write(tmp_path / "a.pdf", draw))[0].blocks) == 1

@@ -38,14 +38,9 @@ def kinds(blocks: tuple[Block, ...]) -> list[tuple[str, str]]:
 
 def test_marks_that_stand_apart_make_items_of_several_depths(tmp_path: Path) -> None:
     page = new_page()
-    for row, (x, mark, text) in enumerate(
-        [
-            (72, "*", "First of the tasks"),
-            (90, "o", "Begun in the spring"),
-            (90, "o", "Ended in the autumn"),
-            (72, "1.2.", "Second of the tasks"),
-        ]
-    ):
+    inner = [(90, "o", "Begun in the spring"), (90, "o", "Ended in the autumn")]
+    rows = [(72, "*", "First of the tasks"), *inner, (72, "1.2.", "Second of the tasks")]
+    for row, (x, mark, text) in enumerate(rows):
         put(page, x, 100 + 14 * row, mark, "helv")
         put(page, x + 24, 100 + 14 * row, text, "helv")
 
@@ -105,10 +100,7 @@ def test_text_that_is_struck_twice_is_read_once_and_bold(tmp_path: Path, shift: 
         x += pymupdf.get_text_length(f"{word} ", "helv", 12)
     page.insert_textbox((72, 130, 500, 200), ENGLISH + " that that", fontname="helv", fontsize=12)
 
-    assert kinds(read(page, tmp_path)) == [
-        ("heading", "Signed on behalf"),
-        ("paragraph", ENGLISH + " that that"),
-    ]
+    assert kinds(read(page, tmp_path)) == [("heading", "Signed on behalf"), ("paragraph", ENGLISH + " that that")]
 
 
 def test_the_boxes_of_a_diagram_are_no_tables(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tasks.documents.marks import BULLET, COUNTED, DIVISION, NOTE, find_mark, st
 from tasks.documents.pdf.pdf_line_ends import join_lines
 from tasks.documents.pdf.pdf_tables import Table, read_items
 from tasks.documents.pdf.pdf_text import Fragment, PageText, join_right_to_left, runs_right_to_left
-from tasks.documents.pdf.pdf_words import count_cover
+from tasks.documents.pdf.pdf_words import LED, count_cover
 
 BIN = 2.0  # points; resolution of the search for gutters between columns
 MIN_COLUMN_LINES = 3  # a column of prose has at least this many lines,
@@ -57,7 +57,7 @@ class Row(NamedTuple):
     size: float
     bold: bool
     tabular: bool
-    """Whether it is made of separate runs, as rows of a table are."""
+    """Whether it is made of separate runs, as rows of a table are, or dots lead to an amount or a page in it."""
     mark: str = ""
     """The bullet or number of a list item, where it stands apart from the text."""
 
@@ -255,7 +255,8 @@ def _make_row(pieces: Sequence[Fragment]) -> Row:
     for gap, piece in zip(gaps, pieces[1:], strict=True):
         spaced = text[-1:].isspace() or piece.text[:1].isspace()
         text += piece.text if spaced or gap < WORD_GAP_EMS * lead.size else f" {piece.text}"
-    return Row(*box, text, lead.size, lead.bold, any(wide[1:] if mark else wide), mark)
+    tabular = any(wide[1:] if mark else wide) or bool(LED.search(text))
+    return Row(*box, text, lead.size, lead.bold, tabular, mark)
 
 
 def _continues_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
@@ -278,7 +279,9 @@ def _continues_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
 def _continues_paragraph(rows: Sequence[Row], row: Row, right: float) -> bool:
     """Return whether a row continues the paragraph above it."""
     before, first = rows[-1], rows[0]
-    if abs(row.size - before.size) > 0.12 * before.size or begins_item(row):
+    # lines that mix the same two sizes are as high, whichever of these is the commonest in each
+    as_high = abs((row.y1 - row.y0) - (before.y1 - before.y0)) < 0.1
+    if (abs(row.size - before.size) > 0.12 * before.size and not as_high) or begins_item(row):
         return False
     white = row.y0 - before.y1
     if white > MAX_LEADING_EMS * row.size:

@@ -20,6 +20,7 @@ from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
 from tasks.documents.pdf.pdf_words import (
     CLOSING,
     CURRENCY,
+    LED,
     Phrase,
     find_gutters,
     find_words,
@@ -58,12 +59,11 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     # texts around a box of words seem to stand in columns, and are a diagram
     middles = [((x0 + x1) / 2, (y0 + y1) / 2) for x0, y0, x1, y1 in (box.bbox for box in boxes)]
     rest = [word for word in words if word not in table_words]
-    grids = [
-        area
-        for area in aligned
-        if not any(area.xs[0] < x < area.xs[-1] and area.ys[0] < y < area.ys[1] for x, y in middles)
-    ]
-    tables += fill_grids(grids, rest, rules)
+
+    def surrounds_box(area: Grid) -> bool:
+        return any(area.xs[0] < x < area.xs[-1] and area.ys[0] < y < area.ys[1] for x, y in middles)
+
+    tables += fill_grids([area for area in aligned if not surrounds_box(area)], rest, rules)
     origins = {sign: word for word, sign in moved.items()}
     return [table._replace(words=tuple(origins.get(word, word) for word in table.words)) for table in tables]
 
@@ -106,8 +106,6 @@ MAX_MEDIAN_CHARS = 28
 """Texts of a table are short."""
 
 
-LED = re.compile(r"(?:[.·…]\s?){4,}\s*[$€£¥₩(\-–—\d]")
-"""Dots that lead to an amount within a run of text."""
 SEVERAL = re.compile(r"[\d—–)%]\s+(?:[$€£¥₩]|\(?\d)")
 
 
@@ -287,9 +285,10 @@ def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) 
     texts = [segment.text for column in columns for segment in column]
     has_leaders = sum("...." in text or "····" in text for text in texts) > 0.2 * len(several)
     if has_leaders and len(behind) < CONTENTS_TEXTS * len(several):
-        # texts behind leader dots are numbers of pages, not amounts, where most are whole, and in order
-        whole = [int(text) for text in behind if text.isdecimal()]
-        if sum(map(is_number, behind)) - len(whole) < len(behind) / 2 and all(a <= b for a, b in pairwise(whole)):
+        # of a list of contents, the texts behind the dots are numbers of pages: mostly whole, and in order
+        pages = [int(text) for text in behind if text.isdecimal()]
+        amounts = sum(map(is_number, behind)) - len(pages)
+        if amounts < len(behind) / 2 and pages == sorted(pages):
             return False
     if mostly_numbers:
         return True

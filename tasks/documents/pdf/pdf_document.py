@@ -134,10 +134,14 @@ def why_no_text(page: pymupdf.Page) -> str:
 DRAWN_TEXT = "drawn text, not read"
 LETTER_POINTS = (2.0, 60.0)
 LEAST_IN_ROW, LEAST_LETTERS = 5, 20
+OUTLINES = 2  # for each character of the page's own text: letters that are stroked to look bold have fewer
 
 
-def has_drawn_text(page: pymupdf.Page) -> bool:
-    """Return whether many filled outlines of the size of letters stand in rows, as text that was turned into curves."""
+def has_drawn_text(page: pymupdf.Page, *, chars: int = 0) -> bool:
+    """Return whether filled outlines of the size of letters stand in rows, as text that was turned into curves.
+
+    chars: the characters of the page's own text, which these outlines must outnumber by far.
+    """
     across: Counter[int] = Counter()
     down: Counter[int] = Counter()
     for path in page.get_cdrawings() or []:
@@ -158,7 +162,8 @@ def has_drawn_text(page: pymupdf.Page) -> bool:
                 across[round(max(ys) / 2)] += 1
                 down[round(max(xs) / 2)] += 1
     return any(
-        sum(count for count in rows.values() if count >= LEAST_IN_ROW) >= LEAST_LETTERS for rows in (across, down)
+        sum(count for count in rows.values() if count >= LEAST_IN_ROW) >= max(LEAST_LETTERS, OUTLINES * chars)
+        for rows in (across, down)
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -117,7 +117,8 @@ def find_edges(drawings: Iterable[dict[str, Any]], to_reading: pymupdf.Matrix, *
         return a * point[0] + c * point[1] + e, b * point[0] + d * point[1] + f
 
     edges = Edges([], [])
-    for item in chain.from_iterable(drawing["items"] for drawing in drawings):
+    shaded: tuple[Any, BBox] = (None, (0.0, 0.0, 0.0, 0.0))
+    for drawing, item in ((path, item) for path in drawings for item in path["items"]):
         if item[0] == "l":
             _add_line(move(item[1]), move(item[2]), edges)
         elif item[0] == "qu":
@@ -129,6 +130,11 @@ def find_edges(drawings: Iterable[dict[str, Any]], to_reading: pymupdf.Matrix, *
             x0, x1, y0, y1 = min(ax, bx), max(ax, bx), min(ay, by), max(ay, by)
             if x1 - x0 > 0.95 * width and y1 - y0 > 0.95 * height:
                 continue
+            if drawing["type"] == "f":
+                fill, (left, top, right, bottom) = shaded
+                if drawing["fill"] == fill and 0 <= x0 - left < SNAP > right - x1 >= 0 and top <= y0 < y1 <= bottom:
+                    continue  # Word shades a cell, and in the same colour each line of its text
+                shaded = drawing["fill"], (x0, y0, x1, y1)
             if x1 - x0 >= MIN_STROKE:
                 edges.horizontal.extend((Edge(y0, x0, x1), Edge(y1, x0, x1)))
             if y1 - y0 >= MIN_STROKE:

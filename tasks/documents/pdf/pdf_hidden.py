@@ -466,12 +466,10 @@ class Picture(NamedTuple):
         """Return the first columns and rows that show boxes, and those behind the last: left, top, right, bottom."""
         height, width = self.pixels.shape[:2]
         x0, y0, x1, y1 = (np.asarray(edges) * self.scale for edges in boxes)
-        left, top = (
-            (np.floor(x0).astype(int) - self.left).clip(0, width),
-            (np.floor(y0).astype(int) - self.top).clip(0, height),
-        )
-        right, bottom = np.floor(x1).astype(int) + 1 - self.left, np.floor(y1).astype(int) + 1 - self.top
-        return left, top, np.clip(right, left, width), np.clip(bottom, top, height)
+        left, right = (np.floor(x).astype(int) - self.left for x in (x0, x1))
+        top, bottom = (np.floor(y).astype(int) - self.top for y in (y0, y1))
+        left, top = left.clip(0, width), top.clip(0, height)
+        return left, top, np.clip(right + 1, left, width), np.clip(bottom + 1, top, height)
 
 
 def _draw(shown: pymupdf.DisplayList, scale: float, region: pymupdf.Rect, *, with_text: bool) -> Picture:
@@ -609,7 +607,6 @@ def group_hidden(hidden: Iterable[HiddenChar]) -> tuple[HiddenText, ...]:
     for (_, reason), run in groupby(hidden, key=lambda found: (found.char.line, found.reason)):
         chars = [found.char for found in run]
         text = "".join(" " * char.spaced + char.text for char in chars).strip()
-        pieces.append(
-            HiddenText(text=make_storable(text), reason=reason, bbox=enclosing_box([char.box for char in chars]))
-        )
+        box = enclosing_box([char.box for char in chars])
+        pieces.append(HiddenText(text=make_storable(text), reason=reason, bbox=box))
     return tuple(pieces)

@@ -376,14 +376,13 @@ def _bar_groups(elements: Sequence[Element]) -> list[list[Rect]]:
 def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
     """Return whether the colour of more than a third of the bars continues beside them, as in cells."""
     members = set(map(id, bars))
-    continued = sum(
-        any(
-            neighbour.fill == bar.fill and id(neighbour) not in members and bar.rect.grown(1, 1).touches(neighbour.rect)
-            for neighbour in filled
-        )
-        for bar in bars
-    )
-    return continued > len(bars) / 3
+    neighbours = [element for element in filled if id(element) not in members]
+
+    def goes_on(bar: Element) -> bool:
+        around = bar.rect.grown(1, 1)
+        return any(near.fill == bar.fill and around.touches(near.rect) for near in neighbours)
+
+    return sum(map(goes_on, bars)) > len(bars) / 3
 
 
 def _with_labels(box: Rect, words: Sequence[BBox], page: Rect) -> Rect:

@@ -42,6 +42,7 @@ from tasks.documents.receipt import compare_letters, count_letters
 NEIGHBOURS = (-2, -1, 1, 2)  # distance of pages whose edges are compared; two each way, as left and right pages differ
 STYLE_SAMPLES = 6  # pages, spread over the document, from which the style of running text is learned
 MAX_PEEK_BYTES = 65_536  # compressed content of a page that is read within the budget of another
+SPARSE_CHARS = 500  # a page with fewer characters may have drawn others as curves
 FEW_CHARS = 20  # a page with fewer characters that one image covers is a scan with a stamp or a number
 NOTED_SHARE = 0.02  # of characters without Unicode: a lower share are ticks and bullets, a higher one is noted
 MAX_REASON_CHARS = 200
@@ -129,7 +130,7 @@ class PdfReader:
             return self._recognise(loaded, comments, why="glyphs without Unicode")
         if chars < FEW_CHARS and not comments and pdf_document.is_scan(loaded.page):
             return self._recognise(loaded, comments, why="image-only")
-        if chars < FEW_CHARS and not comments and chars and pdf_document.has_drawn_text(loaded.page):
+        if 0 < chars < SPARSE_CHARS and not comments and pdf_document.has_drawn_text(loaded.page, chars=chars):
             return self._recognise(loaded, comments, why=pdf_document.DRAWN_TEXT)
         if not chars and not comments:
             return self._recognise(loaded, comments, why=None)
@@ -156,7 +157,8 @@ class PdfReader:
             return self._page(_with_text(loaded, recognised), comments, reason=why, status=PageStatus.OCR)
         if legible or comments:
             legible_text = text._replace(fragments=legible)
-            return self._page(_with_text(loaded, legible_text), comments, reason=_describe_damage(text) or why)
+            reason = why if why == pdf_document.DRAWN_TEXT else _describe_damage(text) or why
+            return self._page(_with_text(loaded, legible_text), comments, reason=reason)
         return _empty_page(loaded, PageStatus.EMPTY, why)
 
     def _page(
@@ -173,14 +175,7 @@ class PdfReader:
         body = self._body or pdf_blocks.find_body_style(text.fragments) or DEFAULT_BODY
         values = [
             # no run of the page has the block -1
-            Fragment(
-                *map_box(remark.bbox, to_reading),
-                remark.text,
-                DEFAULT_BODY.size,
-                bold=False,
-                upright=True,
-                line=(-1, i),
-            )
+            Fragment(*map_box(remark.bbox, to_reading), remark.text, *DEFAULT_BODY, upright=True, line=(-1, i))
             for i, remark in enumerate(comments)
             if remark.printed
         ]

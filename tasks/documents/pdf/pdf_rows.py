@@ -122,7 +122,8 @@ def complete_grid(grid: Grid, words: Sequence[Word], rules: Sequence[Edge]) -> G
         counted = [line for line in lines if any(is_amount(w.text) and not is_year(w.text) for w in line)]
         outline = Grid(tuple(sorted({*grid.xs, *(added or ())})), grid.ys, ())
         outline = _join_columns(outline, counted or lines)
-        top = _find_head(outline, lines, words)
+        # names that a drawing with all columns holds are all that it has
+        top = _find_head(outline if added else outline._replace(cells=grid.cells), lines, words)
         return build_grid(outline.xs, make_row_boxes(outline.xs, top, grid.ys[-1], words, rules))
 
     grid = _join_columns(grid, lines)
@@ -324,11 +325,8 @@ def _count_header_lines(lines: Sequence[_Line], ruled: Sequence[bool]) -> int:
     if body is None or body > HEADER_LINES:
         # of words only: what the first rule parts from several rows
         first = next((n for n, rule in enumerate(ruled, start=1) if rule), 0)
-        return (
-            first
-            if first < min(HEADER_LINES, len(lines) / 2) and any(len(line.phrases) > 1 for line in lines[:first])
-            else 0
-        )
+        is_header = first < min(HEADER_LINES, len(lines) / 2) and any(len(line.phrases) > 1 for line in lines[:first])
+        return first if is_header else 0
     if rule := next((n for n in range(body, 0, -1) if ruled[n - 1]), 0):
         body = rule
     else:
@@ -533,12 +531,8 @@ def _goes_on(above: _Line, below: _Line, *, cased: bool) -> bool:
 def _row_boxes(xs: Sequence[float], lines: Sequence[_Line], top: float, bottom: float) -> list[BBox]:
     """Return the cells of a row; a text across a column line, or alone and centred over all values, joins cells."""
     texts = [phrase for line in lines for phrase in line.phrases]
-    if (
-        len(texts) == 1
-        and len(xs) > 4
-        and texts[0].x0 > xs[1] - SPILL
-        and abs(texts[0].x0 + texts[0].x1 - xs[1] - xs[-1]) < 2 * CENTRED
-    ):
+    first, is_alone = texts[0], len(texts) == 1 and len(xs) > 4
+    if is_alone and first.x0 > xs[1] - SPILL and abs(first.x0 + first.x1 - xs[1] - xs[-1]) < 2 * CENTRED:
         return [(xs[0], top, xs[1], bottom), (xs[1], top, xs[-1], bottom)]  # centred over all values
     uncrossed = [xs[0], *(x for x in xs[1:-1] if not any(p.x0 + SPILL < x < p.x1 - SPILL for p in texts)), xs[-1]]
     return [(x0, top, x1, bottom) for x0, x1 in pairwise(uncrossed)]

@@ -268,7 +268,7 @@ NUMBERED_SHARE = 0.6
 REFERENCE_SHARE = 0.25
 """Share of the texts behind the titles that say where a document is found, by date or file number."""
 MOST_BEHIND = 2
-"""Most columns behind the titles of a list, where none names the forms of filings."""
+"""Most columns behind the titles of a list; an index with form, number and date in columns of their own is a table."""
 TITLE_WORDS = 3
 """Median of the words in a title."""
 RUNNING_CHARS = 60

@@ -36,7 +36,7 @@ MARK = re.compile(
 DIGITS = re.compile(r"\s*[\d*†‡§¶#,()]+\s*")
 RAISED_GAP_EMS = 0.1
 """White behind a raised sign from which a word begins there, in font sizes."""
-NEAR_EMS = (-0.15, 0.3)
+NEAR_EMS = (-0.25, 0.3)
 """White between a text and a mark that MuPDF gives as a line of its own, in font sizes of the text."""
 MOST_LOOSE = 300
 """Lines of small digits on a page, up to which the texts beside them are looked for."""

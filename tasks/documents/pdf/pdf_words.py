@@ -31,6 +31,8 @@ UNFINISHED = frozenset(".,:~∼～/")
 """Last signs of a part of a date: `2024. 5. 7. ~ 5. 20.` is one phrase, and so is `May 31, 2022`."""
 LEADERS = 5
 """Dots at the end of a label from which they lead to its amount."""
+LED = re.compile(r"(?:[.·…]\s?){4,}\s*[$€£¥₩(\-–—\d]")
+"""Dots that lead to an amount or a page within a run of text."""
 NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
 YEARS = re.compile(r"(?:19|20)\d\d(?:\s?[-–/]\s?(?:(?:19|20)\d\d|\d{1,2}))?\s?(?:[*†‡]+|\([a-z\d]{1,2}\))?")
 GROUPS = re.compile(r"[$€£¥₩(\-–]?\d{1,3}( \d{3})*")
