@@ -253,9 +253,11 @@ class _HtmlWriter:
                 self._add_styled(caption, "caption", None)
         for part in sorted((child for child in table if child.tag in _RANKS), key=lambda child: _RANKS[child.tag]):
             group = None if part.tag == "tr" else part
+            if group is not None and not self._enter(group, outer):
+                continue
+            around = outer if group is None else self._element
             for row in [part] if group is None else group.findall("tr"):
-                shown = outer if group is None or not self._enter(group, outer) else self._element
-                if shown.removed is None and self._enter(row, shown):
+                if self._enter(row, around):
                     rows.append((group, self._element, [cell for cell in row if cell.tag in ("td", "th")]))
         nodes = [(cell, shown) for _, shown, cells in rows for cell in cells]
         if len(nodes) != 1:

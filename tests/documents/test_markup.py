@@ -108,11 +108,11 @@ def test_a_nested_table_is_text_of_its_cell(tmp_path: Path) -> None:
     [
         ("<tr><td rowspan=0>a<td>1<tr><td>2", ["a 0 0 2 1", "1 0 1 1 1", "2 1 1 1 1"]),
         ("<tbody><tr><td rowspan=9>a<td>1<tbody><tr><td>b<td>2", ["a 0 0 1 1", "1 0 1 1 1", "b 1 0 1 1", "2 1 1 1 1"]),
-        ("<tr style='display:none'><td>x<td>y<tr><td hidden>z<td>a<td>b", ["a 0 0 1 1", "b 0 1 1 1"]),
+        ("<tbody hidden><tr><td>w<tbody><tr hidden><td>x<td>y<tr><td hidden>z<td>a<td>b", ["a 0 0 1 1", "b 0 1 1 1"]),
         ("<tfoot><tr><td>sum<td>3<tbody><tr><td>a<td>3", ["a 0 0 1 1", "3 0 1 1 1", "sum 1 0 1 1", "3 1 1 1 1"]),
         ("<tr><td colspan=99999999 rowspan=99999999>a<td>b", ["a 0 0 1 1000", "b 0 1000 1 1"]),
     ],
-    ids=["to the end", "not out of its group", "hidden row and cell", "foot before body", "bomb"],
+    ids=["to the end", "not out of its group", "hidden group, row and cell", "foot before body", "bomb"],
 )
 def test_rows_and_columns_are_those_of_a_browser(tmp_path: Path, rows: str, expected: list[str]) -> None:
     (table,) = _blocks(tmp_path, f"<table>{rows}</table>")

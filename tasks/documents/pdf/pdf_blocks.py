@@ -415,10 +415,8 @@ def with_numbered_headings(drafts: Sequence[Draft]) -> list[Draft]:
         decided = [has_text for has_text in below.values() if has_text is not None]
         if decided and len(titles) >= HEADED_SHARE * len(places) and sum(decided) >= HEADED_SHARE * len(decided):
             promoted |= {n: level for n, has_text in below.items() if has_text is not False}
-    return [
-        draft._replace(kind="heading", level=promoted[n], mark="") if n in promoted else draft
-        for n, draft in enumerate(drafts)
-    ]
+    headings = {n: drafts[n]._replace(kind="heading", level=level, mark="") for n, level in promoted.items()}
+    return [headings.get(n, draft) for n, draft in enumerate(drafts)]
 
 
 def _has_text_below(drafts: Sequence[Draft], n: int, level: int) -> bool | None:

@@ -133,10 +133,7 @@ def find_hidden(
     if shows_all := letters != "" and not layers and letters == drawn_letters:
         if _is_plain(spans, in_order, marks, least=least):
             return instead
-        runs = [
-            Char(span["text"], span["bbox"], span["size"], span["color"], span["alpha"], span["char_flags"])
-            for span in spans
-        ]
+        runs = [Char(s["text"], s["bbox"], s["size"], s["color"], s["alpha"], s["char_flags"]) for s in spans]
         reasons = {reason for reason in _suspect(runs, _find_orders(runs, in_order), marks, least=least) if reason}
         # of a run that is drawn in pieces, the first is older than what lies under the others
         if not reasons or (reasons <= COVERED and not _are_covered(textpage, in_order, marks, least=least)):

@@ -307,16 +307,19 @@ def _is_picture(cluster: Sequence[Element], box: Rect, words: Sequence[BBox]) ->
     near = sum(box.grown(*LABEL_REACH_PT).touches(word) for word in words)
     if near < 2 and len(cluster) < 12:
         return False  # an ornament: what informs has labels
-    for bars in _bar_groups(cluster):
-        # of a chart, at most half of the bars are backgrounds of a line of text or of a cell
-        inside = ((bar, [word for word in words if bar.grown(1, 1).holds(word)]) for bar in bars)
-        if sum(sum(word[2] - word[0] for word in own) > 0.5 * bar.width for bar, own in inside) <= len(bars) / 2:
-            return True
+
+    def is_ground(bar: Rect) -> bool:
+        widths = (word[2] - word[0] for word in words if bar.grown(1, 1).holds(word))
+        return sum(widths) > 0.5 * bar.width
+
+    # of a chart, at most half of the bars are the ground of a line of text or of a cell
+    if any(sum(map(is_ground, bars)) <= len(bars) / 2 for bars in _bar_groups(cluster)):
+        return True
     # three or more lines each way along most of the width or height; slanted lines in it strike out cells
     across = sum(element.kind == "rule" and element.rect.width > 0.6 * box.width for element in cluster)
     down = sum(element.kind == "rule" and element.rect.height > 0.6 * box.height for element in cluster)
     if across >= 3 and down >= 3:
-        return sum(_is_shape(element) and element.segments >= 3 for element in cluster) > 0
+        return any(_is_shape(element) and element.segments >= 3 for element in cluster)
     return any(map(_is_shape, cluster)) or _is_scatter(cluster, box) or _is_diagram(cluster)
 
 
