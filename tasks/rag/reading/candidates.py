@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import combinations
 from math import log10
 from typing import Literal, NamedTuple
@@ -33,6 +33,7 @@ MOST_OPERANDS = 8
 BEST_CELLS, BEST_NUMBERS = 24, 12
 MOST_POOLED, VERY_BEST = 28, 10
 """Numbers that are put together in pairs, and those of them that need no row or column in common."""
+LONG = Context(prec=400)  # a product of two amounts in won may have more than the usual 28 digits
 _HUNDRED = Decimal(100)
 
 
@@ -594,11 +595,9 @@ def short_texts(candidate: Candidate) -> tuple[str, ...]:
 
 def write_number(number: Decimal, places: int = 4) -> str:
     """Return a number with at most so many decimals, and at least three significant digits: 1234.5, -0.00123."""
-    if number == number.to_integral_value():
-        return f"{number.to_integral_value():f}"
     if number and abs(number) < 1:
         places = max(places, 2 - number.adjusted())
-    text = f"{number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN):f}"
+    text = f"{number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN, LONG):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

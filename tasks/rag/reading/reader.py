@@ -28,6 +28,7 @@ from tasks.rag.numbers.working_out import POINTS
 from tasks.rag.planning.names import stem_of
 from tasks.rag.reading.candidates import (
     IN_PERCENT,
+    LONG,
     MOST_OPERANDS,
     PLAIN,
     SCALES,
@@ -424,7 +425,7 @@ class _Answer:
             return write_digits(number, self.cells[0].text if self.cells else "")
         places = max((_places(amount.printed) for amount in self.amounts), default=0)
         if self.operation in ("difference", "sum"):
-            return f"{number.quantize(Decimal(1).scaleb(-max(places, _places(number)))):,f}"
+            return f"{number.quantize(Decimal(1).scaleb(-max(places, _places(number))), context=LONG):,f}"
         if places or number != number.to_integral_value():
             places = max(2, places if self.operation == "average" else 0)
         return f"{_round(number, places=places):,f}"
@@ -571,7 +572,7 @@ def _round(number: Decimal, *, places: int) -> Decimal:
     """Return a number with so many decimals, and at least three significant digits."""
     if number and number != number.to_integral_value():
         places = max(places, 2 - number.adjusted())
-    return number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
+    return number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, LONG)
 
 
 def _plain(number: Decimal) -> str:

@@ -210,7 +210,7 @@ def choose(reader: Reader, page: Page, question: Question, features: Features) -
 
 def answer_key(candidate: Candidate) -> object:
     """Return what equal answers have in common."""
-    return candidate.texts or (None if candidate.number is None else round(candidate.number, 3))
+    return candidate.texts or (None if candidate.number is None else round(float(candidate.number), 3))
 
 
 def weigh_choice(ranked: Ranked, scores: Features, standing: Standing) -> tuple[int, list[float]]:

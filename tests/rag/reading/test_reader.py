@@ -16,6 +16,7 @@ from tasks.rag.numbers.document_numbers import document_cells
 from tasks.rag.reading.candidates import Candidate, list_candidates
 from tasks.rag.reading.pages import Page, Question, Standing, compare_documents
 from tasks.rag.reading.reader import find_nonsense, write_answer
+from tasks.rag.reading.scorers import answer_key
 from tasks.rag.retrieval.search import Hit
 from tests.rag.numbers.test_cell_facts import page
 
@@ -161,10 +162,9 @@ def test_each_cell_is_cited_with_its_place() -> None:
 
 
 def test_a_korean_question_is_answered_in_korean() -> None:
-    rows = [("", "2019년", "2018년"), ("영업이익", "735", "687")]
-    of = read_page(rows, above="(단위: 백만원)")
-    candidate = Candidate("difference", (place("735", of), place("687", of)), (), Decimal(48))
-    draft = write_answer(of, candidate, "ko", NAMES)
+    of = read_page([("", "2019년", "2018년"), ("영업이익", "735", "687")], above="(단위: 백만원)")
+    difference = Candidate("difference", (place("735", of), place("687", of)), (), Decimal(48))
+    draft = write_answer(of, difference, "ko", NAMES)
     assert draft
     assert draft.text == (
         "영업이익, 2019년: 735백만 원 [1]; 영업이익, 2018년: 687백만 원 [2]. 차이 = 735 − 687 = 48백만 원"
@@ -172,8 +172,7 @@ def test_a_korean_question_is_answered_in_korean() -> None:
 
 
 def test_a_document_is_named_where_several_could_be_meant() -> None:
-    candidate = Candidate("value", (place("$ 735"),), ("$ 735",))
-    draft = write_answer(PAGE, candidate, "en", NAMES, several=True)
+    draft = write_answer(PAGE, Candidate("value", (place("$ 735"),), ("$ 735",)), "en", NAMES, several=True)
     assert draft
     assert draft.text == "Operating profit, 2019 (Harbour_2019): USD 735 million [1]"
 
@@ -190,8 +189,7 @@ def test_a_document_is_named_where_several_could_be_meant() -> None:
 def test_what_makes_no_sense_is_refused_with_its_cells(
     operation: str, cells: tuple[str, ...], number: str, reason: str
 ) -> None:
-    places = tuple(map(place, cells))
-    nonsense = find_nonsense(PAGE, Candidate(operation, places, (), Decimal(number)))
+    nonsense = find_nonsense(PAGE, Candidate(operation, tuple(map(place, cells)), (), Decimal(number)))
     assert nonsense
     worked = {"growth": "-266.6666666666666666666666667", "share": "106.9868995633187772925764192"}
     draft = write(operation, *cells, number=worked.get(operation, number))
@@ -211,8 +209,7 @@ def test_the_ratio_of_one_year_to_another_has_the_first_above() -> None:
 
 def test_a_share_above_the_whole_that_the_page_prints_stands() -> None:
     of = read_page([("", "2019", "2018"), ("Load", "30", "20"), ("Load of plan", "150%", "100%")], above="")
-    candidate = Candidate("share", (place("30", of), place("20", of)), (), Decimal(150))
-    assert find_nonsense(of, candidate) is None
+    assert find_nonsense(of, Candidate("share", (place("30", of), place("20", of)), (), Decimal(150))) is None
 
 
 def test_a_balance_is_no_share_of_a_flow() -> None:
@@ -226,6 +223,13 @@ def test_a_balance_is_no_share_of_a_flow() -> None:
 def test_a_number_that_its_cells_do_not_give_is_no_answer() -> None:
     candidate = Candidate("sum", (place("$ 735"), place("$ 687")), (), Decimal(9_999))
     assert write_answer(PAGE, candidate, "en", NAMES) is None
+
+
+def test_a_product_of_more_than_28_digits_is_compared_and_written() -> None:
+    product, cells = "10191644000003199500000000.25", ("3412000000000.5", "2987000000000.5")
+    draft = write("product", *cells, number=product, of=read_page([("", "2019", "2018"), ("Net", *cells)], above=""))
+    shown = draft.text.split(" = ")[1], answer_key(Candidate("product", (), (), Decimal(product)))
+    assert shown == ("10,191,644,000,003,199,500,000,000.25", float(product))
 
 
 def test_a_document_leads_by_the_hits_before_those_of_others() -> None:
