@@ -19,8 +19,8 @@ from tasks.rag.answers import Answered, AnswerSettings, Citation, Turn, page_sou
 from tasks.rag.planning.plan import MOST_TURNS
 from tasks.rag.planning.routing import Router, open_router
 
-MOST_QUESTION_CHARS, MOST_WORD_CHARS = 8_000, 500
-"""Most characters of a question, and of a word in it, whose pieces are all looked up; a longer one is refused."""
+MOST_QUESTION_CHARS = 8_000
+"""Most characters of a question, with blanks or, as in Chinese and Japanese, without; a longer one is refused."""
 
 
 class Answering(Protocol):
@@ -88,8 +88,6 @@ class Assistant:
             raise ValueError("the question is empty; ask with at least one word")
         if len(cleaned) > MOST_QUESTION_CHARS:
             raise ValueError(f"the question has {len(cleaned):,} characters; ask in at most {MOST_QUESTION_CHARS:,}")
-        if (longest := max(map(len, cleaned.split()))) > MOST_WORD_CHARS:
-            raise ValueError(f"the question has {longest:,} characters without a blank; put blanks between words")
         desk = replace(self.desk, on_event=on_event) if on_event else self.desk
         started = desk.clock()
         start = {"question": cleaned, "history": tuple(history)[-MOST_TURNS:], "documents": documents}

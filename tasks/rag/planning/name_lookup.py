@@ -90,6 +90,7 @@ class NameLookup:
         self._holders = HashTable.of(hashes[names.held], names.holders, names.weights)
         different = np.flatnonzero(first_equal(hashes) == np.arange(len(hashes))).tolist()
         texts = slice_texts(names.words, names.word_ends, different)
+        self._longest = max(map(len, texts), default=0)
         self._hangul = sorted((text, at) for text, at in zip(texts, different, strict=True) if is_hangul(text))
         self._backwards = sorted((word[::-1], at) for word, at in self._hangul)
         first = first_equal(names.keys)
@@ -257,7 +258,8 @@ class NameLookup:
         pieces = [
             (piece, size / len(form))
             for form in forms
-            for size in range(len(form) - 1, max((len(form) - 1) // 2, 1), -1)  # half of it and more
+            # half of it and more, and no longer than any word: a form of 가나가나… has too many pieces
+            for size in range(min(len(form) - 1, self._longest), max((len(form) - 1) // 2, 1), -1)
             for piece in (form[:size], form[-size:])
             if self._is_held(piece)
         ]
