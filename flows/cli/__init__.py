@@ -94,6 +94,8 @@ def options(
 
 def main() -> None:
     """Run the command; an unexpected error is one sentence too, and a traceback with --debug."""
+    if sys.getfilesystemencoding() == "ascii":  # LC_ALL=C PYTHONUTF8=0, in which a Korean question has no letter
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     gc.set_threshold(50_000)  # imports and records make few cycles; Python would look for them 70 times as often
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # CP949 of a Korean console has no `›`, which citations print

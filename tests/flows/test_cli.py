@@ -328,6 +328,10 @@ def test_what_a_terminal_cannot_show_is_replaced_and_json_is_whole(tmp_path: Pat
     assert read["pages"][0]["blocks"][0]["text"] == "예산 › 낙찰"
 
 
+def test_words_and_names_are_read_in_a_locale_of_ascii_too(tmp_path: Path) -> None:
+    assert "없음.txt" in run_apart("rag", "text", tmp_path / "없음.txt", LC_ALL="C", PYTHONUTF8="0").stderr
+
+
 def test_text_gives_pages_and_blocks(tmp_path: Path) -> None:
     long = "word " * 40
     (tmp_path / "a.txt").write_text(f"{long}\n\nsecond paragraph")
