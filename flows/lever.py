@@ -42,7 +42,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made. Raises Unfinished."""
     lever_run = LeverRun.begin(flow_run.id, config.model_dump(mode="json"))
     files = Layout(config.results, config.dataset.title)
-    config.require_device()
+    config.require_inputs()
     weights = None  # of the CPU worlds' judge, whose tower is their encoder as well
     if DIGITS in (config.judge, config.encoder):
         weights = with_name(steps.train_digits_judge, "train judge")(steps=config.digits.judge_steps)

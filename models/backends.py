@@ -284,6 +284,12 @@ def require_vllm(pretrained: str) -> None:
         )
 
 
+def require_key(chat: Chat) -> None:
+    """Raise ModelUnavailable for OpenAI's own endpoint without a key, which else the first request asks for."""
+    if isinstance(chat, OpenAIChat):
+        chat.endpoint.require_key()
+
+
 def _open_replay(request: BackendRequest) -> Chat:
     from models.scripted import ReplayChat
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-from models.causal_weights import Weights, device_for, find_clip, merge_adapter, name_failures
+from models.causal_weights import device_for, find_clip, merge_adapter, name_failures
 from models.prompts import open_picture, replace_surrogates
 
 GPU_BATCH = 64
@@ -37,8 +37,15 @@ class ClipEmbedder:
         weights = find_clip(name, adapters=adapters)
         self._device = torch.device(device_for(device))
         self._batch = GPU_BATCH if self._device.type != "cpu" else 1
-        self.model, self.tokenizer, self.image_processor = load_clip(weights)
-        self.model.to(self._device)
+        from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
+
+        source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        with name_failures(weights.folder):
+            model: Any = CLIPModel.from_pretrained(weights.folder, use_safetensors=True, dtype=torch.float32, **source)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(weights.folder, **source)
+            self.image_processor: Any = AutoImageProcessor.from_pretrained(weights.folder, backend="pil", **source)
+        merged: Any = merge_adapter(model, weights.adapter) if weights.adapter else model
+        self.model: Any = merged.eval().to(self._device)
         self.dimension: int = self.model.config.projection_dim
         self.id = f"{weights.label}@{weights.fingerprint}/fp32"
 
@@ -81,17 +88,3 @@ def image_features(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     """Return L2-normalised features, (n, dimension), of `inputs["pixel_values"]`, (n, 3, side, side)."""
     pooled = model.vision_model(pixel_values=inputs["pixel_values"]).pooler_output
     return F.normalize(model.visual_projection(pooled), dim=-1)
-
-
-def load_clip(weights: Weights) -> tuple[Any, Any, Any]:
-    """Return (model, tokenizer, image processor); adapters merged, on the CPU in fp32. Raises ModelUnavailable."""
-    from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
-
-    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with name_failures(weights.folder):
-        model = CLIPModel.from_pretrained(weights.folder, use_safetensors=True, dtype=torch.float32, **source)
-        tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
-        processor = AutoImageProcessor.from_pretrained(weights.folder, backend="pil", **source)
-    if weights.adapter:
-        model = merge_adapter(model, weights.adapter)
-    return model.eval(), tokenizer, processor

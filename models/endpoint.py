@@ -142,14 +142,18 @@ class Endpoint:
         start = self._url if isinstance(pool, urllib3.PoolManager) else urlsplit(self._url).path
         return pool.urlopen(method, f"{start}{path}{query}", body=body, headers=self._headers, **options)
 
-    @cached_property
-    def _pool(self) -> urllib3.HTTPConnectionPool | urllib3.ProxyManager:
-        """Connections, through the proxy of the environment for this host. Raises ModelUnavailable: no key."""
+    def require_key(self) -> None:
+        """Raise ModelUnavailable where OpenAI's own endpoint would be asked without a key."""
         if not self._key and self._url == OPENAI_BASE_URL:
             raise ModelUnavailable(
                 f"{self._url} asks for a key and none is set; set OPENAI_API_KEY, or name the variable that has it "
                 "(api_key_env), or your own server."
             )
+
+    @cached_property
+    def _pool(self) -> urllib3.HTTPConnectionPool | urllib3.ProxyManager:
+        """Connections, through the proxy of the environment for this host. Raises ModelUnavailable: no key."""
+        self.require_key()
         if self._query:  # it may hold a key, and whole URLs are logged
             logging.getLogger("urllib3").setLevel(logging.WARNING)
         parts, proxies = urlsplit(self._url), getproxies()

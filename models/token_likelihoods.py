@@ -81,14 +81,8 @@ def pair_windows(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[list[
     return groups
 
 
-def text_windows(loaded: Loaded, texts: Sequence[str]) -> list[list[Window]]:
-    """Return the windows of each text: as long as the context, each token predicted once."""
-    encoded = (encode(loaded, text) for text in texts)
-    return [list(_rolling(loaded, number, tokens, loaded.prefix_token)) for number, tokens in enumerate(encoded)]
-
-
 def _rolling(loaded: Loaded, number: int, tokens: Sequence[int], prefix: int) -> Iterator[Window]:
-    """Yield the windows of a text; the last one reads as much context as it can hold."""
+    """Yield the windows of a text, as long as the context, each token predicted once; the last reads all it can."""
     whole, context_tokens = (prefix, *tokens), loaded.context_tokens
     for start in range(0, len(tokens), context_tokens):
         end = min(start + context_tokens, len(tokens))
@@ -133,7 +127,9 @@ class WindowScorer:
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
         """Yield whole texts' log-probability, with their position, in any order, in windows as long as the context."""
         with self._lock:
-            windows = text_windows(self._load(), texts)
+            loaded = self._load()
+            encoded = enumerate(encode(loaded, text) for text in texts)
+            windows = [list(_rolling(loaded, number, tokens, loaded.prefix_token)) for number, tokens in encoded]
         for number, likelihood in sum_windows(windows, self._score_windows):
             yield number, likelihood.total
 

@@ -35,24 +35,18 @@ if TYPE_CHECKING:
     from tasks.rag.batching import BatchReport
 
 console = Screen()
-WIRINGS = ("none", "local", "openai")
 
 
 def check_llm(value: str | None) -> str | None:
-    """Return the typed `--llm`, or None. Raises BadParameter for an unknown model, before an index is opened."""
-    if value is None or value in WIRINGS:
-        return value
-    from models.backends import backends, local_of, spellings
-    from models.registry import spelled
+    """Return the typed `--llm`, or None. Raises BadParameter for a model that cannot be asked, with no index open."""
+    from flows.running.answer_models import models_of
+    from models.backends import local_of
 
     try:
-        name = spelled(value)
-        if local := local_of(name):
+        if value and (name := models_of(value).large) and (local := local_of(name)):
             require_here(local)
     except ModelUnavailable as error:
         raise typer.BadParameter(f"{value}: {error}") from error
-    if name.partition(":")[0] not in backends():
-        raise typer.BadParameter(f"{value!r} is none of {', '.join(WIRINGS)}, and no model: {spellings()}")
     return value
 
 
@@ -76,14 +70,7 @@ MODELS = {
 }
 """Options of all commands that answer."""
 MODEL_OPTIONS = Options(ANSWERS, MODELS)
-OPTIONS = Options(
-    ANSWERS,
-    {
-        **MODELS,
-        "answers.strategy": Flag(type=Strategy),
-        "answers.top_k": Flag(min=1, max=100),
-    },
-)
+OPTIONS = Options(ANSWERS, {**MODELS, "answers.strategy": Flag(type=Strategy), "answers.top_k": Flag(min=1, max=100)})
 EvidenceOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write images of the cited pages, with the cited boxes drawn.")
 ]
@@ -139,16 +126,22 @@ def batch(
     as_json: Json = False,
 ) -> None:
     """Answer a file of questions; an answer given before on the same index is recalled."""
+    from flows.running.answer_models import models_of
+    from flows.running.rag_config import AnswerConfig
+    from storage.index import open_index
+    from tasks.rag.batching import read_batch
+
     require_file(questions, "a JSONL file of questions")
     paths = {"questions": questions.absolute(), "index": index.absolute(), "out": out.absolute()}
+    config = AnswerConfig.model_validate(nest_values({**values, **paths}))
+    with plain_errors(ModelUnavailable):
+        models_of(config.llm)  # of TRIVET_LLM, where no option names one
+    read_batch(questions, index_digest="")
+    with open_index(index):
+        pass
     with prefect_for_command(quiet=as_json):
-        from flows.rag import AnswerConfig, answer_batch
-        from flows.running.answer_models import models_of
+        from flows.rag import answer_batch
 
-        config = AnswerConfig.model_validate(nest_values({**values, **paths}))
-        if config.llm in (None, *WIRINGS):  # `check_llm` has checked any other name
-            with plain_errors(ModelUnavailable):
-                models_of(config.llm)
         outcome = run_flow(answer_batch, config, Unfinished)
     report: BatchReport = outcome.report
 

@@ -99,6 +99,7 @@ def run(
 ) -> None:
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
     from flows.running.evaluation_flags import read_evaluation
+    from tasks.evaluation.running.task_choice import find_tasks
 
     by_name = {OPTIONS.flags[path].name(path): value for path, value in values.items()}  # max_cost for --max-cost
     evaluation = read_evaluation(by_name, config, settings=settings or (), note=_note)
@@ -110,6 +111,7 @@ def run(
     refuse_unusable_spec(evaluation.model, "model")
     if evaluation.judge and not evaluation.auto_judge:
         refuse_unusable_spec(evaluation.judge, "annotator_model")
+    find_tasks(evaluation)
     with prefect_for_command(quiet=as_json):
         from flows.evaluate import evaluate
 

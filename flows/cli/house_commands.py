@@ -15,7 +15,6 @@ from storage.artifacts import RESULTS, Artifacts, Results
 
 if TYPE_CHECKING:
     from storage.backup import Manifest
-    from tasks.sandbox.walls import Inspection
 
 ORPHANS_DAYS, HISTORY_DAYS = 7, 90
 """Default ages: an unreferenced artifact is soon of no use; to remove a result costs the repetition of its step."""
@@ -137,7 +136,19 @@ def doctor(
         with Sandbox(workers=1) as opened:
             walls = inspect_walls(opened)
         facts = walls._asdict() | {"ok": walls.ok, "probes": [probe._asdict() for probe in walls.probes]}
-        emit(facts, as_json, lambda: _show_walls(walls))
+
+        def show_walls() -> None:
+            group = "bounded by a group" if walls.group else "bounded for each process: no cgroup can be written"
+            typer.echo(f"{walls.engine}, Python {walls.python}; memory is {group}")
+            width = max(len(probe.name) for probe in walls.probes)
+            for probe in walls.probes:
+                typer.secho(f"{'held' if probe.held else 'FELL':<6}", fg="green" if probe.held else "red", nl=False)
+                typer.echo(f"{probe.name:<{width}}  {probe.detail}")
+            for language, why in walls.languages.items():
+                typer.secho(f"{'not' if why else 'runs':<6}", fg="yellow" if why else "green", nl=False)
+                typer.echo(f"{language:<{width}}  {why or ''}".rstrip())
+
+        emit(facts, as_json, show_walls)
         if not walls.ok:
             raise typer.Exit(FAILED)
         return
@@ -158,19 +169,6 @@ def doctor(
     emit(report, as_json, show)
     if not report.ok:
         raise typer.Exit(FAILED)
-
-
-def _show_walls(walls: Inspection) -> None:
-    """Print whether each wall of the sandbox held, and which languages run in it."""
-    group = "bounded by a group" if walls.group else "bounded for each process: no cgroup can be written"
-    typer.echo(f"{walls.engine}, Python {walls.python}; memory is {group}")
-    width = max(len(probe.name) for probe in walls.probes)
-    for probe in walls.probes:
-        typer.secho(f"{'held' if probe.held else 'FELL':<6}", fg="green" if probe.held else "red", nl=False)
-        typer.echo(f"{probe.name:<{width}}  {probe.detail}")
-    for language, why in walls.languages.items():
-        typer.secho(f"{'not' if why else 'runs':<6}", fg="yellow" if why else "green", nl=False)
-        typer.echo(f"{language:<{width}}  {why or ''}".rstrip())
 
 
 def _open_store(home: Path) -> Artifacts:

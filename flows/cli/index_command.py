@@ -84,11 +84,14 @@ def index(
 
 def build_and_show(parameters: dict[str, Any], index: Path, *, as_json: bool) -> None:
     """Build the index and print its report; exits with the code of what failed."""
-    with plain_errors(), report_invalid(OPTIONS), prefect_for_command(quiet=as_json):
-        from flows.rag import IndexConfig, build_index
+    from flows.running.rag_config import IndexConfig
 
+    with plain_errors(), report_invalid(OPTIONS):
         config = IndexConfig.model_validate(parameters)
         _vision_model(config)
+    with plain_errors(), prefect_for_command(quiet=as_json):
+        from flows.rag import build_index
+
         outcome = run_flow(build_index, config, Unfinished)
     report: IndexReport = outcome.report
     documents, figures, name = report.documents, report.figures, escape(index_name(index))

@@ -73,6 +73,7 @@ def run(
     if not (config or settings or any(value is not None for value in values.values())):
         fail(CHOICE, REFUSED)
     from flows.running.lever_config import read_lever_config
+    from tasks.lever.judge.judges import DIGITS
 
     with report_invalid(OPTIONS):
         lever_config = read_lever_config(values, file=config, settings=settings or ())
@@ -82,13 +83,12 @@ def run(
         counts = count_calls(lever_config)
         emit(counts, as_json, lambda: show_calls(counts))
         return
+    if (name := lever_config.judge) != DIGITS and lever_config.asks_judge:
+        refuse_unusable(name, f"--judge {name}", pictures=not lever_config.is_text_task)
+    lever_config.require_inputs()
     with prefect_for_command(quiet=as_json):
         from flows.lever import post_train
-        from tasks.lever.judge.judges import DIGITS
 
-        if lever_config.judge != DIGITS and lever_config.asks_judge:
-            name = lever_config.judge
-            refuse_unusable(name, f"--judge {name}", pictures=not lever_config.is_text_task)
         outcome = run_flow(post_train, lever_config, Unfinished)
     emit(outcome.report.as_json(), as_json, lambda: show_report(outcome.report))
     outcome.end()

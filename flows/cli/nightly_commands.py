@@ -35,13 +35,14 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a suite now; an interrupted run, started again, does only what is missing."""
+    from flows.running.nightly_plan import plan_of
+    from tasks.nightly.suite import read_suite
+
+    planned = plan_of(read_suite(suite))
     if dry_run:  # what each part would ask, by the functions of the other commands
         from flows.running.judge_calls import count_calls
-        from flows.running.nightly_plan import plan_of
-        from tasks.nightly.suite import read_suite
 
         with progress_bars(as_json):
-            planned = plan_of(read_suite(suite))
             models = {label: estimate_calls(config) for label, config in planned.models.items()}
             figures = plan_figures(planned.index) if planned.index else None
             calls = count_calls(planned.selector) if planned.selector else None

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tasks.documents.blocks import Document
     from tasks.rag.answers import Filters
     from tasks.rag.indexing.index_report import DocumentStatus, IndexStatus
-    from tasks.rag.retrieval.search import SearchResult
 
 console = Screen()
 EXCERPT_CHARS = 240
@@ -260,7 +259,20 @@ def search(
         }
         for hit in result.hits
     ]
-    emit({"hits": hits, "notes": result.notes}, as_json, lambda: _show_hits(result))
+
+    def show() -> None:
+        for number, hit in enumerate(result.hits, start=1):
+            ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
+            excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
+            where = place_of(hit.document_name, hit.chunk.page, hit.page_source, hit.chunk.cells)
+            console.print(f"[bold]{number}. {escape(where)}[/bold]")
+            console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
+            console.print(Padding(escape(excerpt), (0, 0, 0, 3)))
+        if not result.hits:
+            console.print("nothing found; try other words, or another --strategy")
+        console.print_notes(result.notes)
+
+    emit({"hits": hits, "notes": result.notes}, as_json, show)
 
 
 def _note_route(opened: Index, filters: Filters) -> list[str]:
@@ -273,20 +285,6 @@ def _note_route(opened: Index, filters: Filters) -> list[str]:
     where = "only" if filters.mode == "only" else "first"
     listed = ", ".join(names[:DOCUMENTS_SHOWN])
     return [f"looked {where} in {listed}{more}, which the question names: {words} (--no-route for all)"]
-
-
-def _show_hits(result: SearchResult) -> None:
-    """Print place, score, ranks and an excerpt of each hit, or that nothing was found."""
-    for number, hit in enumerate(result.hits, start=1):
-        ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
-        excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
-        where = place_of(hit.document_name, hit.chunk.page, hit.page_source, hit.chunk.cells)
-        console.print(f"[bold]{number}. {escape(where)}[/bold]")
-        console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
-        console.print(Padding(escape(excerpt), (0, 0, 0, 3)))
-    if not result.hits:
-        console.print("nothing found; try other words, or another --strategy")
-    console.print_notes(result.notes)
 
 
 def _show_status(status: IndexStatus, *, every: bool) -> None:

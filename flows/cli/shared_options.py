@@ -112,14 +112,14 @@ def require_file(path: Path, expected: str) -> None:
 
 def refuse_unusable(name: str, option: str, *, pictures: bool = True) -> None:
     """Exit if a model surely cannot be asked, about pictures or texts; loads nothing. option: with its value."""
-    from models.backends import local_of
+    from models.backends import local_of, require_key
     from tasks.resources import vision
 
     with plain_errors(ModelUnavailable, option=option):
         if local := local_of(name):
             require_here(local, pictures=pictures)
         else:
-            vision(name)  # steps of this process use this model
+            require_key(vision(name))  # steps of this process use this model
 
 
 def require_here(local: Local, *, pictures: bool = False) -> None:
@@ -135,7 +135,7 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
     """Exit if an evaluation's model (classes apart) surely cannot be asked; loads nothing. flag: option, no dashes."""
     import importlib.util
 
-    from models.backends import Local, kinds, require_weights
+    from models.backends import Local, kinds, require_key, require_weights
     from tasks.evaluation.running.open_models import open_model
 
     with plain_errors(ModelUnavailable, option=f"--{flag} {spec.backend}"):
@@ -146,4 +146,4 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
             require_weights(Local(spec.backend, str(pretrained), spec.opening_args))
             if spec.backend == "hf" or importlib.util.find_spec("vllm"):
                 return
-        open_model(spec)
+        require_key(open_model(spec))

@@ -132,9 +132,6 @@ def index_place(word: str) -> Path:
     return place_of(address.url, read_settings().home)
 
 
-def _parse_place(value: object) -> object:
-    return str(index_place(value)) if isinstance(value, str) else value
-
-
-IndexPlace = Annotated[Path, BeforeValidator(_parse_place), PlainSerializer(index_name, return_type=str)]
+_Place = BeforeValidator(lambda value: str(index_place(value)) if isinstance(value, str) else value)
+IndexPlace = Annotated[Path, _Place, PlainSerializer(index_name, return_type=str)]
 """Field of a configuration: read from a folder or an address, and written as that, without a password."""

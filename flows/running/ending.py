@@ -95,9 +95,6 @@ def holding_run(count_begins: Callable[[], int | None]) -> Generator[None]:
 
     ended = threading.Event()
 
-    def wait_for_end(*_: object) -> None:
-        ended.wait()
-
     def lose() -> None:
         """End this process, which has lost its run, once its answers under way have come."""
         if not (ended.is_set() or has_stopped()):  # the former: the server has heard of the end
@@ -113,7 +110,7 @@ def holding_run(count_begins: Callable[[], int | None]) -> Generator[None]:
 
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread:
-        signal.signal(signal.SIGUSR1, wait_for_end)
+        signal.signal(signal.SIGUSR1, lambda *_: ended.wait())
     lease = Lease(count_begins, lose=lose)
     Thread(target=renew, daemon=True, name="lease").start()
     try:

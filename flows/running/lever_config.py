@@ -21,6 +21,7 @@ from tasks.lever import lever_options as options
 from tasks.lever.data.folder_layout import Layout, dataset_of, judge_of, sampler_of
 from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
+from tasks.lever.lever_errors import OptionUnusable
 from tasks.lever.lever_records import PoolRecipe, Sampler
 
 OWN_SUFFIX = ".jsonl"
@@ -237,8 +238,13 @@ class LeverConfig(FlowConfig):
         """Whether the judge can tell how likely an answer is."""
         return self.judge.split(":")[0] in (DIGITS, *kinds("process"), "scripted")
 
-    def require_device(self) -> None:
-        """Raise OptionUnusable for a device that this machine does not have, before anything is trained."""
+    def require_inputs(self) -> None:
+        """Raise OptionUnusable for a file, folder or device that is not here, before anything is trained."""
+        if missing := [path for _, path in self.start if path and not path.exists()]:
+            raise OptionUnusable(f"there is no file {missing[0]}; name one of an earlier run, or leave it out")
+        name, folder = self.dataset.name, self.dataset.data_dir
+        if name not in CPU_WORLDS and not name.endswith(OWN_SUFFIX) and not (folder and folder.is_dir()):
+            raise OptionUnusable(f"{name} is read from a folder, and {folder} is none; name it by --data-dir")
         if self.device:
             from tasks.lever.learning.training_inputs import choose_device  # brings torch
 

@@ -86,16 +86,7 @@ def test_what_may_pass_is_asked_again_by_the_next_run(
         ("\\boxed{" + "\\frac{1}{" * 3000 + "2" + "}" * 3001, "scored"),
         ("\\boxed{" + "9" * 1_000_000 + "}", "missing"),
     ],
-    ids=[
-        "10 MB",
-        "NUL",
-        "surrogate",
-        "think",
-        "power",
-        "code",
-        "fractions",
-        "digits",
-    ],
+    ids=["10 MB", "NUL", "surrogate", "think", "power", "code", "fractions", "digits"],
 )
 def test_an_answer_that_attacks_the_grader_is_wrong(
     run: Callable[..., Done], server: Server, answer: str, counted: str, tmp_path: Path

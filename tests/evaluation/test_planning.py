@@ -15,11 +15,7 @@ from tasks.evaluation.evaluation_errors import DataUnusable, OptionUnusable
 from tasks.evaluation.evaluation_records import Item, Sampling
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.running.open_models import ModelSpec
-from tasks.evaluation.running.planning import (
-    RunSettings,
-    effective_sampling,
-    identify_questions,
-)
+from tasks.evaluation.running.planning import RunSettings, effective_sampling, identify_questions
 from tests.evaluation.sums import MODEL, SUMS, plan_of, write_benchmark
 
 OTHER = ModelSpec(backend="openai", name="other")
@@ -177,14 +173,7 @@ def test_generation_arguments_that_cannot_be_are_named(sums: Path, given: dict[s
         effective_sampling(find_benchmark(str(sums)), RunSettings(gen_kwargs=given))
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"limit": 0},
-        {"seed": (1, 2)},
-        {"ks": [0]},
-    ],
-)
+@pytest.mark.parametrize("given", [{"limit": 0}, {"seed": (1, 2)}, {"ks": [0]}])
 def test_settings_that_cannot_be_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(given))):
         RunSettings.model_validate(given)

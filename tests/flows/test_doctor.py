@@ -60,14 +60,7 @@ def test_a_python_that_executes_nothing_is_not_mended_by_an_engine(
     assert "/usr/bin/false is no Python that can execute programs (exit code 1)" in check.detail
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql+psycopg://me:hunter2@127.0.0.1:9/db",
-        "hunter2",
-        "postgresql://h:hunter2",
-    ],
-)
+@pytest.mark.parametrize("url", ["postgresql+psycopg://me:hunter2@127.0.0.1:9/db", "hunter2", "postgresql://h:hunter2"])
 def test_a_database_that_is_away_is_missing_and_no_secret_shows(tmp_path: Path, url: str) -> None:
     settings = Settings(
         home=tmp_path,

@@ -22,6 +22,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that starts one fails with a TypeError, and exits with 1."""
+    monkeypatch.setattr("flows.cli.engine.prefect_api", None)
+
+
 def index(folder: Path, *options: str) -> Done:
     chosen = [option.replace("FOLDER", str(folder)) for option in options]
     return run_here("rag", "index", folder / "documents", "--index", folder / "index", "--dry-run", "--json", *chosen)
@@ -32,10 +38,7 @@ def index(folder: Path, *options: str) -> Done:
     [
         (("--vlm", "hf:/nowhere"), "--vlm hf:/nowhere: there is no folder /nowhere with a model; check the path"),
         (("--vlm", "hf:FOLDER/empty"), "there is no config.json in it; name the folder that has one"),
-        (
-            ("--vlm", "hf:FOLDER/text"),
-            "reads text alone, and it would be shown pictures; name one that sees, such as",
-        ),
+        (("--vlm", "hf:FOLDER/text"), "reads text alone, and it would be shown pictures; name one that sees, such as"),
         (("--vlm", "hf:FOLDER/text,colour=red"), "hf has no argument colour; it has"),
         (("--vlm", "hf"), "--vlm hf: hf alone names no weights; write hf:FOLDER, or set qwen3_vl_model_path"),
         (("--vlm", "telepathy"), "--vlm telepathy: There is no model backend called 'telepathy'; give `openai:MODEL`"),
@@ -57,6 +60,8 @@ def test_a_model_that_describes_no_figure(folder: Path, options: Sequence[str], 
     ("options", "said"),
     [
         ((), "--model hf: hf needs a model: give --model-name NAME or --model-args pretrained=NAME"),
+        (("--model", "openai", "--model_name", "m"), "--model openai: https://api.openai.com/v1 asks for a key"),
+        (("--model", "scripted", "--tasks", "NoSuch"), "there is no benchmark 'NoSuch'"),
         (("--model_args", "pretrained=/nowhere"), "--model hf: there is no folder /nowhere with a model"),
         (("--model", "curator", "--model_name", "nosuch/m"), "--model curator: 'nosuch/m' is no provider/model"),
         (
@@ -64,12 +69,28 @@ def test_a_model_that_describes_no_figure(folder: Path, options: Sequence[str], 
             "--annotator_model hf: there is no folder /nowhere",
         ),
     ],
-    ids=["no name", "folder", "provider", "judge"],
+    ids=["no name", "no key", "no such task", "folder", "provider", "judge"],
 )
 def test_a_model_that_answers_no_benchmark(options: Sequence[str], said: str) -> None:
     done = run_here("eval", "run", "--tasks", "AIME24", "--json", *options)
     assert (done.code, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("rag batch FOLDER/broken.jsonl --index FOLDER --out FOLDER/out", "broken.jsonl, line 1: expected {id, quest"),
+        ("lever run --dataset trec", "trec is read from a folder, and None is none; name it by --data-dir"),
+        ("lever run --dataset digits --judge openai:m", "--judge openai:m: https://api.openai.com/v1 asks for a key"),
+        ("nightly run FOLDER/broken.jsonl", "broken.jsonl, line 1: "),
+    ],
+    ids=["batch", "data", "judge's key", "suite"],
+)
+def test_a_file_or_folder_that_cannot_be_read(folder: Path, command: str, said: str) -> None:
+    (folder / "broken.jsonl").write_text("broken\n")
+    done = run_here(*command.replace("FOLDER", str(folder)).split())
+    assert (done.code, said in done.stderr) == (2, True), done.stderr
 
 
 def test_a_judge_that_sees_nothing(folder: Path) -> None:

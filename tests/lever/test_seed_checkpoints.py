@@ -18,16 +18,7 @@ from models.pointer import PointerConfig
 from tasks.lever.learning.checkpoints import open_selector, read_seed_checkpoint, save_selector
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe, Sampler
-from tests.lever.seed_files import (
-    CONFIG,
-    MARKER,
-    lightning,
-    passing_class,
-    plant,
-    repack,
-    save,
-    seed_state,
-)
+from tests.lever.seed_files import CONFIG, MARKER, lightning, passing_class, plant, repack, save, seed_state
 
 STATE = seed_state()
 
@@ -46,10 +37,7 @@ def test_the_shape_of_the_network_is_read_off_its_weights(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [
-        ({"gate": False}, "`gate=False`"),
-        ({}, "2 weights of the image and text encoders"),
-    ],
+    [({"gate": False}, "`gate=False`"), ({}, "2 weights of the image and text encoders")],
     ids=["no gate", "encoders"],
 )
 def test_what_was_left_out_or_assumed_is_said(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
@@ -184,9 +172,7 @@ def test_damaged_archives_are_refused(tmp_path: Path, change: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"noise" * 99, pickle.dumps({"state_dict": {}}), b"{}"],
-    ids=["empty", "noise", "pickle", "json"],
+    "content", [b"", b"noise" * 99, pickle.dumps({"state_dict": {}}), b"{}"], ids=["empty", "noise", "pickle", "json"]
 )
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.ckpt").write_bytes(content)

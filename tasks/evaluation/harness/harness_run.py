@@ -281,7 +281,8 @@ class _Task:
         self.config: Mapping[str, Any] = results["configs"][name]
         self.higher_is_better: Mapping[str, bool | None] = results["higher_is_better"].get(name, {})
         self.generates = self.config.get("output_type", "generate_until") == "generate_until"
-        self.main = next(_list_metric_keys(self.results), "")
+        # the first metric, `metric,filter`, that is no standard error
+        self.main = next((key for key in self.results if "," in key and "_stderr," not in key), "")
         """Key of the task's headline metric: its first metric under its first filter; empty without any answer."""
         self._answer_log = answer_log
         self._alone = alone
@@ -391,11 +392,6 @@ def _normal_interval(metric: Estimate) -> dict[str, float | None]:
     """Return the ends of a metric's 95 % interval by its standard error; empty without one."""
     reach = None if metric.std_err is None else Z * metric.std_err
     return {} if reach is None else {"low": metric.value - reach, "high": metric.value + reach}
-
-
-def _list_metric_keys(results: Mapping[str, Any]) -> Iterator[str]:
-    """Return the keys of metrics, `metric,filter`, without those of standard errors."""
-    return (key for key in results if "," in key and "_stderr," not in key)
 
 
 def _parse_number(value: Any) -> float | None:

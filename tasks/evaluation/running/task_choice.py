@@ -65,15 +65,9 @@ def plan_run(
     evaluations: where earlier results are; None to look nowhere. A database that is away knows nothing.
     opened: the model must be one that can be asked here.
     """
-    model, settings, include_path = request.model, request.settings, request.include_path
+    model, settings = request.model, request.settings
     earlier_results = None if request.overwrite or settings.debug else evaluations
-    named = [
-        choice.model_copy(update={"task": member}) for choice in request.tasks for member in expand_family(choice.task)
-    ]
-    lacking = _find_lacking([choice.task for choice in named], include_path)
-    choices = [choice for choice in named if choice.task not in lacking]
-    # before a model is loaded for a typo
-    benchmarks = [(choice, find_task(choice.task, include_path)) for choice in choices]
+    benchmarks, lacking = find_tasks(request)  # before a model is loaded for a typo
     chat, remarks = open_model(model) if opened else _open_if_possible(model), list[str]()
 
     @cache
@@ -141,6 +135,15 @@ def plan_run(
         lacking=lacking | {name: str(why) for name, why in without_data.items()},
         remarks=tuple(remarks),
     )
+
+
+def find_tasks(request: EvaluationRequest) -> tuple[list[tuple[TaskChoice, BaseBenchmark | None]], dict[str, str]]:
+    """Return the tasks with their benchmarks, as `find_task` does, and why others are not here. Raises UnknownTask."""
+    members = ((choice, member) for choice in request.tasks for member in expand_family(choice.task))
+    named = [choice.model_copy(update={"task": member}) for choice, member in members]
+    lacking = _find_lacking([choice.task for choice in named], request.include_path)
+    choices = [choice for choice in named if choice.task not in lacking]
+    return [(choice, find_task(choice.task, request.include_path)) for choice in choices], lacking
 
 
 def expand_family(name: str) -> list[str]:

@@ -94,9 +94,6 @@ def untrained_selectors(
     classes: the class of each candidate; empty where items have none. tuned: weights of rules, as in `Verdict`.
     """
 
-    def choose_in_pools(*, shots: int) -> Demonstrations:
-        return {query: choose_nearest([query], pools[query], banks["joint"], shots=shots)[query] for query in queries}
-
     def choose_by_sampler(sampler: Sampler, *, shots: int) -> Demonstrations:
         """Choose what a sampler draws for a pool of `shots`, its first last. Raises PoolTooSmall, FileUnusable."""
         drawn = draw_pools(queries, candidates, banks, recipe=PoolRecipe(sampler=sampler, size=shots), seed=seed)
@@ -105,7 +102,9 @@ def untrained_selectors(
     choosers: dict[str, Choose] = {
         ZERO_SHOT: lambda **_: dict.fromkeys(queries, ()),
         RANDOM: partial(choose_at_random, queries, candidates, seed=seed),
-        SIMILARITY_POOL: choose_in_pools,
+        SIMILARITY_POOL: lambda *, shots: {
+            query: choose_nearest([query], pools[query], banks["joint"], shots=shots)[query] for query in queries
+        },
     }
     choosers |= {sampler: partial(choose_by_sampler, sampler) for sampler in SEED_CHOICES}
     for name in RIVALS:
