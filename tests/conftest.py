@@ -36,8 +36,9 @@ os.environ.pop("PREFECT_HOME", None)  # set by a conftest before its workers sta
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from flows.running import command_server  # noqa: E402 it reads the environment above
+from tests.command import be_quick  # noqa: E402
 
-command_server.IDLE_S = 5  # the server of a test's command outlives it by seconds, as in tests/command.py
+be_quick()
 
 
 def pytest_unconfigure() -> None:

@@ -10,8 +10,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -40,16 +39,10 @@ from flows.running.settings import settings  # noqa: E402
 from flows.service.api import Api  # noqa: E402
 from flows.service.deploy import SCHEDULES, Deployed, DeployFailed, deploy, pack_schedules  # noqa: E402
 from storage.files import write  # noqa: E402
-from tests.command import run_here  # noqa: E402
-from tests.service.serviced import free_port  # noqa: E402
+from tests.command import run_here, until  # noqa: E402
+from tests.service.serviced import DEPLOYMENTS, free_port  # noqa: E402
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
-
-PATIENCE_S = 100.0
-DEPLOYMENTS = {
-    *("rag/index", "rag-answer/answer", "evaluation/evaluate", "lever/train", "nightly/nightly"),
-    "gpu-step/gpu",
-}
 
 
 @flow(name="waiting")
@@ -60,13 +53,6 @@ def waiting() -> None:
 @flow(name="nightly")
 def night() -> None:
     """Never run, as above."""
-
-
-def until(seen: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not seen():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ import pytest
 from flows.service import supervising
 from flows.service.server_database import EXTENSION
 from storage.embedded import Cluster
-from tests.deployments.units import AUTH, Machine, end, until
+from tests.command import until
+from tests.deployments.units import AUTH, Machine, end
 from tests.flows.web.served import sign_in
 from tests.service.serviced import deploy_doze, diary_of, free_port, run_dozing
 

@@ -29,7 +29,7 @@ from tasks.documents.isolation import ReadLimits
 from tasks.keys import content_key
 from tasks.rag.corpus import Source
 from tasks.rag.indexing.document_stages import PARSER_VERSION
-from tests.command import TRIVET, run_here
+from tests.command import OWN_TABLES, TRIVET, run_here
 from tests.drills.processes import Process, processes_below, survivors
 from tests.storage.conftest import open_home
 
@@ -347,4 +347,4 @@ def _command(place: Place, options: tuple[str, ...]) -> list[str]:
 def _environment(place: Place) -> dict[str, str]:
     """This one, without what other tests set for their own flows; a killed run leaves its scratch in the home."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
-    return ours | {"TRIVET_HOME": str(place.home), "TMPDIR": str(place.home), "PYTHONPATH": str(ROOT)}
+    return ours | {"TRIVET_HOME": str(place.home), "TMPDIR": str(place.home), "PYTHONPATH": str(ROOT), OWN_TABLES: "1"}

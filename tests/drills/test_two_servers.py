@@ -21,7 +21,8 @@ from flows.service.api import Api
 from flows.service.deploy import find_deployments_folder
 from flows.service.server_database import EXTENSION
 from storage.embedded import Cluster
-from tests.deployments.units import AUTH, Machine, end, until
+from tests.command import until
+from tests.deployments.units import AUTH, Machine, end
 from tests.service.serviced import deploy, deploy_doze, diary_of, free_port, run_dozing
 
 pytestmark = [

@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from flows.running.command_server import ADDRESS, Address, end_shared_api, folder_of, start_of_process
-from tests.command import run_apart
+from tests.command import run_apart, until
 
 USING = """
 import os, sys
@@ -82,13 +82,6 @@ def pid_of(home: Path) -> int:
 
 def is_running(pid: int) -> bool:
     return start_of_process(pid) is not None
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 @pytest.mark.engine

@@ -11,8 +11,7 @@ import socket
 import stat
 import subprocess
 import threading
-import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +35,7 @@ from storage.sessions import Sessions
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered
 from tasks.rag.indexing.index_report import status_of_build
-from tests.command import TRIVET, run_apart, run_here
+from tests.command import TRIVET, run_apart, run_here, until
 from tests.flows.asks import TEXTS, FirstSentence, digest, opened, publish_texts
 from tests.models.server import MODEL, hangs
 from tests.models.server import serving as model_server
@@ -142,13 +141,6 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One that has let nobody in yet."""
     with serving(publish_texts(tmp_path_factory.mktemp("closed") / "index"), Sessions(no_database)) as running:
         yield running
-
-
-def until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

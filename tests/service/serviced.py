@@ -26,6 +26,14 @@ from tests.storage.conftest import make_home
 ROOT = Path(__file__).parents[2]
 COUNTING = ROOT / "tests" / "e2e" / "counting"
 PATIENCE_S = 270.0
+DEPLOYMENTS = {
+    "rag/index",
+    "rag-answer/answer",
+    "evaluation/evaluate",
+    "lever/train",
+    "nightly/nightly",
+    "gpu-step/gpu",
+}
 
 
 class Running(NamedTuple):

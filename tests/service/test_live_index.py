@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flows.service import live_index
 from flows.service.live_index import Indexing
+from tests.command import until
 
-STILL_S, PATIENCE_S = 0.2, 30.0
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+STILL_S = 0.2
 
 
 def test_files_are_indexed_once_they_are_still_and_a_folder_that_is_away_is_not(

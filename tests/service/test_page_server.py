@@ -4,8 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -13,6 +11,7 @@ import psutil
 
 from flows.service.page_server import listen_for_pages
 from flows.service.place import Place, ServiceSettings
+from tests.command import until
 
 
 def test_two_homes_that_begin_at_once_have_pages_at_two_ports_and_keep_them(tmp_path: Path) -> None:
@@ -61,10 +60,3 @@ def test_pages_that_nobody_asks_become_a_process_without_models_at_the_same_port
             assert page.get("/ui/sign-in").status_code == 200
         finally:
             server.terminate()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 100
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.1)

@@ -23,20 +23,12 @@ import pytest
 from flows.service.api import Api, ApiFailed, auth_of
 from tests.flows.web.served import sign_in
 from tests.service.conftest import Started
-from tests.service.serviced import ROOT, deploy, deploy_doze, diary_of, free_port, kill, service_home
+from tests.service.serviced import DEPLOYMENTS, ROOT, deploy, deploy_doze, diary_of, free_port, kill, service_home
 from tests.storage.looking import as_root, read_by_another
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 SUITE = ROOT / "tests" / "samples" / "nightly"
 SECRET = "sk-4f0c2b9a7d"
-DEPLOYMENTS = {
-    "rag/index",
-    "rag-answer/answer",
-    "evaluation/evaluate",
-    "lever/train",
-    "nightly/nightly",
-    "gpu-step/gpu",
-}
 
 
 def page(url: str) -> str:
