@@ -113,10 +113,11 @@ def part_leaks(dataset: DatasetRead, *, embedded: Embedded) -> DatasetRead:
     if not leaks:
         return dataset
     parted = without_leaks(items, leaks)
+    left_out = f"training items that are validation or test items again were left out ({len(leaks)})"
     return DatasetRead(
         dataset=artifacts().save("vqa-dataset", parted),
         train_queries=len(parted.train_queries),
-        notes=(*dataset.notes, describe_leaks(leaks)),
+        notes=(*dataset.notes, f"{left_out}: {describe_leaks(leaks)}; all results are without them"),
     )
 
 

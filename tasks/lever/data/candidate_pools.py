@@ -244,20 +244,17 @@ def without_leaks(dataset: Dataset, leaks: Mapping[str, Leak]) -> Dataset:
     )
     if not parted.shown or not parted.train_queries:
         raise DatasetUnusable(
-            f"all training items ({len(dataset.candidates)}) are validation or test items again "
-            f"({describe_leaks(leaks)}); give others"
+            f"all training items ({len(dataset.candidates)}) are validation or test items again: "
+            f"{describe_leaks(leaks)}; give others"
         )
     return parted
 
 
 def describe_leaks(leaks: Mapping[str, Leak]) -> str:
-    """Describe in a sentence how many items leaked, by what, most first, and the first EXAMPLES of them."""
+    """Describe in words how many items leaked, by what, most first, and the first EXAMPLES of them."""
     kinds = ", ".join(f"{count} by {by}" for by, count in Counter(leak.by for leak in leaks.values()).most_common())
     examples = ", ".join(f"{name} is {leak.examined}" for name, leak in islice(leaks.items(), EXAMPLES))
-    return (
-        f"training items that are validation or test items again were left out ({len(leaks)}): {kinds} ({examples}"
-        f"{', …' if len(leaks) > EXAMPLES else ''}); all results are without them"
-    )
+    return f"{kinds} ({examples}{', …' if len(leaks) > EXAMPLES else ''})"
 
 
 def _content_of(item: Item) -> str:
