@@ -55,16 +55,15 @@ def test_ocr_can_be_switched_off(tmp_path: Path) -> None:
 
 @needs_tesseract
 @pytest.mark.parametrize(
-    ("typed", "unread_as"), [("", PageStatus.EMPTY), ("Form 17 of the city of Oslo", PageStatus.OK)]
+    ("own_text", "unread_as"), [("", PageStatus.EMPTY), ("Form 17 of the city of Oslo", PageStatus.OK)]
 )
-def test_text_that_is_drawn_as_outlines_is_named_or_read(tmp_path: Path, typed: str, unread_as: PageStatus) -> None:
-    """typed: a text of the page's own beside the outlines."""
+def test_text_that_is_drawn_as_outlines_is_named_or_read(tmp_path: Path, own_text: str, unread_as: PageStatus) -> None:
     source = pymupdf.open().new_page(width=420, height=200)
     for y in (60, 110, 160):
         source.insert_text((40, y), "Contract amount 35,750", fontsize=20)
     drawn = pymupdf.open("svg", source.get_svg_image(text_as_path=True).encode()).convert_to_pdf()
     document = pymupdf.open("pdf", drawn)
-    document[0].insert_text((40, 85), typed, fontsize=8)
+    document[0].insert_text((40, 85), own_text, fontsize=8)
     document.save(tmp_path / "a.pdf")
 
     (unread,) = open_pdf(tmp_path / "a.pdf", password=None, options=ReadOptions(ocr="off")).pages()

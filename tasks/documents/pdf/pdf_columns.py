@@ -152,9 +152,8 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
         if run and (line.y0 - run[-1].y1 > ROW_GAP_EMS * line.size or _ends_table(run, line)):
             runs.append([])
         runs[-1].append(line)
-    return [
-        Grid(xs, (rows[0].y0, rows[-1].y1), ()) for run in runs for rows, xs in _split_tables(run, rules, free, least=2)
-    ]
+    parts = (part for run in runs for part in _split_tables(run, rules, free, least=2))
+    return [Grid(xs, (rows[0].y0, rows[-1].y1), ()) for rows, xs in parts]
 
 
 def _part_runs(row: Sequence[Fragment], words: Sequence[Word]) -> Iterator[Fragment | Phrase]:
@@ -256,9 +255,8 @@ def _drop_prose(run: list[_Line], xs: Sequence[float]) -> list[_Line]:
         pairs = [n for n, (a, b) in enumerate(pairwise(texts)) if a and b[:1].islower() and a[-1] not in ".:;"]
         # a sentence that runs on past two rows of amounts belongs to neither
         if len(pairs) > len(lines) / 3 and sum(counted[n] and counted[n + 1] for n in pairs) > len(pairs) / 2:
-            return [
-                line._replace(segments=tuple(segments)) for line, segments in zip(run, rest, strict=True) if segments
-            ]
+            parts = zip(run, rest, strict=True)
+            return [line._replace(segments=tuple(segments)) for line, segments in parts if segments]
     return run
 
 

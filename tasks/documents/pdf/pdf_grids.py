@@ -28,6 +28,8 @@ MIN_EDGE = 3.0
 """Points; what is shorter after joining is a dot or a tick."""
 MIN_STROKE = 1.0
 """Points; what is shorter before joining is a dot of a dotted curve."""
+PADDING = 6.0
+"""Points between the side of a cell and its text, at most, as Word sets them."""
 SLANT = 0.1
 """Points by which the ends of a straight line may differ."""
 COLUMN_LINE_SHARE = 0.5
@@ -132,7 +134,7 @@ def find_edges(drawings: Iterable[dict[str, Any]], to_reading: pymupdf.Matrix, *
                 continue
             if drawing["type"] == "f":
                 fill, (left, top, right, bottom) = shaded
-                if drawing["fill"] == fill and 0 <= x0 - left < SNAP > right - x1 >= 0 and top <= y0 < y1 <= bottom:
+                if drawing["fill"] == fill and 0 <= x0 - left < PADDING > right - x1 >= 0 and top <= y0 < y1 <= bottom:
                     continue  # Word shades a cell, and in the same colour each line of its text
                 shaded = drawing["fill"], (x0, y0, x1, y1)
             if x1 - x0 >= MIN_STROKE:
@@ -212,9 +214,8 @@ def _open_sides(horizontal: Sequence[Edge], vertical: Sequence[Edge]) -> Iterato
         inside = [edge for edge in near if start + SNAP < edge.at < end - SNAP and edge.end >= bottom - SNAP]
         inside = [edge for edge in inside if edge.end - edge.start > COLUMN_LINE_SHARE * (bottom - top)]
         if bottom > top + SNAP and inside:
-            yield from (
-                Edge(x, top, bottom) for x in (start, end) if not any(abs(edge.at - x) <= 2 * SNAP for edge in near)
-            )
+            bare = (x for x in (start, end) if not any(abs(edge.at - x) <= 2 * SNAP for edge in near))
+            yield from (Edge(x, top, bottom) for x in bare)
 
 
 def _crossings(horizontal: list[Edge], vertical: list[Edge]) -> dict[Point, _Crossing]:

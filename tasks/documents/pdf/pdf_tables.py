@@ -158,7 +158,9 @@ def _place_words(grid: Grid, words: Sequence[Word]) -> dict[GridCell, list[Word]
     places = grid.places()
     cell_words: dict[GridCell, list[Word]] = defaultdict(list)
     for word in words:
-        if cell := places.get(grid.place((word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2)):
+        # the dots behind a label may reach into the column of its amount
+        x = word.x0 if word.text.endswith(LABEL_ENDS[2:]) else (word.x0 + word.x1) / 2
+        if cell := places.get(grid.place(x, (word.y0 + word.y1) / 2)):
             cell_words[cell].append(word)
     return cell_words
 
@@ -251,9 +253,8 @@ def _make_table(grid: Grid, cell_words: dict[GridCell, list[Word]]) -> Table:
         )
     cells.sort(key=lambda cell: (cell.row, cell.col))
     # dots lead from the first label to its value, so it names no column
-    led = any(
-        word.text.endswith(LABEL_ENDS[2:]) for cell, own in cell_words.items() if cell.row == min(rows) for word in own
-    )
+    first_row = (word for cell, own in cell_words.items() if cell.row == min(rows) for word in own)
+    led = any(word.text.endswith(LABEL_ENDS[2:]) for word in first_row)
     if is_list(cells):
         return Table(grid.bbox, tuple(cells), placed_words, listed=True)
     header_count = 0 if led else count_header_rows(cells)
