@@ -297,14 +297,14 @@ _REFUSED = (
 )
 _WRONG = r"(?i:wrong|incorrect|false|a\sdistractor|out|impossible|eliminated|excluded|ruled\sout)"
 DENIED = re.compile(
-    rf"[,(]?\s?\b{_REFUSED}\s(?:(?:be|pick|choose|select|go(?:ing)?\swith|that|it[’']s|options?|choices?|the\sanswer\sis)\s){{0,2}}"
+    rf"(?P<bracket>[(\[（]\s?)?(?:,?\s?\b{_REFUSED}\s(?:(?:be|pick|choose|select|go(?:ing)?\swith|that|it[’']s|options?|choices?|the\sanswer\sis)\s){{0,2}}"
     rf"{_VALUES}(?!\w)\)?(?:,?\sbut(?:\srather|\sinstead)?)?"
     rf"|(?:而非|排除|不(?:可能|[能应该該]{{1,2}})?[是选選]){_VALUES}[,，]?\s?(?:而是)?"
     rf"|\b{_VALUES}\s(?:is|are|was|were|can)(?:n[’']?t|\snot|\s(?:\w{{1,9}}\s)?{_WRONG})\b[^,;.]*"
     rf"|(?:(?:이지|지),?\s)?(?<![A-Za-z\d]){_VALUES}(?:\s?[^\W\d]{{0,3}}?[이가은는도를을]?\s?"
     r"(?:(?:정?답[이일]\s?)?아[니닌닙님]|[^,.]{0,10}(?:수\s?없|안\s?[되돼됩된될])|틀[리렸린]|오답|제외|[맞옳]지\s?않)\w*"
     r"|、?\s?[^\W\d]{0,2}?(?:を選ぶべき)?(?:では|じゃ)(?:なくて?|ない|ありません)、?|(?:とは言え|は(?:誤り|間違|不正|不適|\w{1,4}く(?:ない|ありません)))\w*"
-    r"|(?:选?项)?(?:不[是对對正]|[错錯])[^，。,]*)"
+    r"|(?:选?项)?(?:不[是对對正]|[错錯])[^，。,）]*))(?(bracket)\s?[)\]）]?)"
 )
 """Options that are denied: `not B but` C; C`, not B`; `B가 아니라` C; `不是B而是`C; `Bではなく`C; `B is wrong`."""
 _DENIAL = re.compile(
