@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import reduce
 from itertools import islice, tee
+from textwrap import shorten
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -208,8 +209,8 @@ def measure_coverage(expected: int, counts: Counts, samples: Iterable[Sample], *
     for sample in samples:
         total += sample.score or 0.0
         if sample.score is None:
-            reasons.setdefault(sample.item, sample.reason)
-    why = f" ({name_first(reasons)}: {next(iter(reasons.values()))[:REASON_CHARS]})" if reasons else ""
+            reasons.setdefault(sample.item, shorten(sample.reason, REASON_CHARS, placeholder=" …"))
+    why = f" ({name_first(reasons)}: {next(iter(reasons.values()))})" if reasons else ""
     parts = ", ".join(f"{count} {name}" for name, count in lacking.items())
     note = f"{counts.scored} of {expected} have a score, and figures are over them; {parts}{why}"
     metrics: dict[str, JsonValue] = {"coverage": counts.scored / expected}
