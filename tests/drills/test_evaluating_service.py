@@ -68,7 +68,7 @@ def service() -> Iterator[Service]:
 
     with serving() as server, service_home() as running:
         server.answer = timed
-        running.up()
+        running.up("--pools", "cpu")
         yield Service(running, server, began)
 
 
