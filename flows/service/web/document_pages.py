@@ -91,12 +91,7 @@ def _list_rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
     """List by name the documents of the index, those that were refused, and those that wait for a run."""
     statuses = doors.statuses_of(visit.live.folder)
     rows = [
-        Row(
-            entry.name,
-            entry.status,
-            entry=entry,
-            reason=doors.reason_of(statuses.get(entry.document)),
-        )
+        Row(entry.name, entry.status, entry=entry, reason=doors.reason_of(statuses.get(entry.document)))
         for entry in entries
     ]
     listed = {name for entry in entries for name in (entry.name, *entry.aliases)}

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.requests import Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import SecretStr
@@ -93,6 +94,9 @@ def create_app(
     workplace = Workplace(asking, collections, Keys(auth, owner=owner), WrongSignIns(), home, evaluations, app.openapi)
 
     async def refuse(request: Request, error: Exception) -> Response:
+        if isinstance(error, RequestValidationError):
+            name, why, found = (error.errors()[0][field] for field in ("loc", "msg", "input"))
+            error = ValueError(f"{name[-1]}: {why}, not {str(found)[:80]!r}; see what it may be in /openapi.json")
         status, sentence = refusal_of(error)
         headers = {"Retry-After": "1"} if isinstance(error, Busy) else getattr(error, "headers", None)
         is_openai = request.url.path.startswith(f"{openai_door.PREFIX}/")
@@ -100,7 +104,8 @@ def create_app(
             openai_door.error_body(status, sentence) if is_openai else {"error": sentence}, status, headers
         )
 
-    for kind in (HTTPException, Busy, StorageError, UnknownCollection, ApiFailed, ValueError, Exception):
+    refused = (HTTPException, RequestValidationError, Busy, StorageError, UnknownCollection, ApiFailed, ValueError)
+    for kind in (*refused, Exception):
         app.add_exception_handler(kind, refuse)
     app.include_router(doors.routes(workplace))
     app.include_router(openai_door.routes(workplace))

@@ -177,6 +177,9 @@ def test_the_description_and_its_page_name_every_route(served: Site) -> None:
     page = served.get("/docs").text
     assert all(f"{path}</code>" in page for path in paths)
     assert served.program("/numbers?period=lately").status_code == 422
+    faulty = served.program("/search?question=price&top_k=many")
+    assert (faulty.status_code, list(faulty.json())) == (422, ["error"])
+    assert re.match(r"top_k: .*valid integer.*, not 'many'; .* /openapi\.json$", faulty.json()["error"])
 
 
 def at_http(served: Site, call: Callable[[Any], Awaitable[Any]]) -> Any:
