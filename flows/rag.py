@@ -34,7 +34,7 @@ from tasks.rag.indexing.document_stages import is_grouped, shard_segments
 from tasks.rag.indexing.index_report import IndexReport, headline, list_failures
 from tasks.rag.indexing.picturing import figure_model, find_refusal
 from tasks.rag.indexing.publishing import Build, build
-from tasks.rag.indexing.scan import ScanResult, require_folder
+from tasks.rag.indexing.scan import ScanResult
 from tasks.rag.rag_errors import Unfinished
 from tasks.resources import artifacts
 from tasks.step import Gathered, on_each, quoted, with_device
@@ -46,7 +46,7 @@ runner: Any = task_runner(os.cpu_count() or 1)
 @watched
 def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     """Index a folder; only what is new or changed is read, described, cut and embedded. Raises Unfinished."""
-    require_folder(config.documents)
+    config.require_inputs()
     vlm = figure_model(config.vlm, config.figures) if config.vlm else None
     seen_by = revision_of(vlm) if vlm else ""
     tokenizer, weights = installed_tokenizer(), fingerprint(config.embedder)

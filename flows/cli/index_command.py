@@ -88,6 +88,7 @@ def build_and_show(parameters: dict[str, Any], index: Path, *, as_json: bool) ->
 
     with plain_errors(), report_invalid(OPTIONS):
         config = IndexConfig.model_validate(parameters)
+        config.require_inputs()
         _vision_model(config)
     with plain_errors(), prefect_for_command(quiet=as_json):
         from flows.rag import build_index

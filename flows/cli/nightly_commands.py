@@ -15,6 +15,7 @@ from flows.cli.eval_run_command import estimate_calls, show_estimate
 from flows.cli.index_command import plan_figures, show_plan
 from flows.cli.lever_commands import show_calls
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, make_table
+from flows.cli.shared_options import require_file
 from storage.files import write
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ FORMATS = (".md", ".html")
 @app.command()
 def run(
     suite: Annotated[
-        Path,
-        typer.Argument(metavar="SUITE.yaml", exists=True, help="YAML file of models, benchmarks, index and selector."),
+        Path, typer.Argument(metavar="SUITE.yaml", help="YAML file of models, benchmarks, index and selector.")
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what a night would ask its models.")] = False,
     as_json: Json = False,
@@ -38,6 +38,7 @@ def run(
     from flows.running.nightly_plan import plan_of
     from tasks.nightly.suite import read_suite
 
+    require_file(suite, "the YAML file of a suite")
     planned = plan_of(read_suite(suite))
     if dry_run:  # what each part would ask, by the functions of the other commands
         from flows.running.judge_calls import count_calls

@@ -95,6 +95,15 @@ class IndexConfig(FlowConfig):
     def _spelled_out(cls, vlm: str | None) -> str | None:
         return vlm and resolve_name(vlm)
 
+    def require_inputs(self) -> None:
+        """Raise FolderUnusable or MetadataUnusable for what is not here or cannot be read, before a document is."""
+        from tasks.rag.indexing.metadata import read_table
+        from tasks.rag.indexing.scan import require_folder
+
+        require_folder(self.documents)
+        if self.metadata:
+            read_table(self.metadata)
+
     def index_settings(self, vlm: str | None, *, tokenizer: str, weights: str, seen_by: str) -> dict[str, JsonValue]:
         """Return the settings that an index records; a change rebuilds all documents.
 

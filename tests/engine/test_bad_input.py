@@ -245,11 +245,11 @@ def test_an_index_folder_that_is_not_ours_is_left_alone(out: str, small: Path, t
     assert [file.name for file in thesis.iterdir()] == ["chapter.tex"]
 
 
-def test_metadata_that_is_no_table_is_refused(small: Path, tmp_path: Path) -> None:
+def test_metadata_that_is_no_table_is_refused_before_a_document_is_read(small: Path, tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text("a,b\n1,2\n")
     for name, said in (("none.csv", "cannot be read"), ("m.csv", "no column")):
         done = index(small, tmp_path / "index", "--metadata", tmp_path / name)
-        assert (done.code, said in done.stderr) == (2, True)
+        assert (done.code, said in done.stderr, (tmp_path / "index").exists()) == (2, True, False)
 
 
 def test_duplicate_rows_of_the_metadata_are_named(small: Path, tmp_path: Path) -> None:

@@ -184,12 +184,18 @@ def test_a_run_shows_how_far_the_steps_are_that_it_sent(documents: Path, tmp_pat
 
 
 @pytest.mark.usefixtures("worker")
-def test_an_error_on_the_pool_is_the_parents_error(documents: Path, tmp_path: Path) -> None:
-    missing = str(tmp_path / "no-such-model")
-    done = indexed(documents, tmp_path / "index", "--embedder", missing)
-    inline = run_here("rag", "index", documents, "--index", tmp_path / "index", "--json", "--embedder", missing)
+def test_an_error_on_the_pool_is_the_parents_error_each_time(
+    client: SyncPrefectClient, documents: Path, tmp_path: Path
+) -> None:
+    broken, before = tmp_path / "broken", len(children(client))
+    broken.mkdir()
+    (broken / "config.json").write_text("{}")
+    indexed(documents, tmp_path / "index", "--embedder", str(broken))
+    done = indexed(documents, tmp_path / "index", "--embedder", str(broken))
+    inline = run_here("rag", "index", documents, "--index", tmp_path / "index", "--json", "--embedder", broken)
     assert done.code == inline.code != 0
-    assert missing in done.stderr
+    assert f"{broken} holds no safetensors" in done.stderr
+    assert len(children(client)) == before + 2, "a step that failed is sent again"
 
 
 @pytest.mark.usefixtures("worker")
