@@ -27,12 +27,7 @@ from storage.embedded import Cluster
 from storage.lineage import FILE as LINEAGE
 from storage.postgres_binaries import find_program
 from storage.records import Record
-from storage.storage_errors import (
-    BackupUnusable,
-    DamagedArtifact,
-    DatabaseUnavailable,
-    MissingArtifact,
-)
+from storage.storage_errors import BackupUnusable, DamagedArtifact, DatabaseUnavailable, MissingArtifact
 
 MANIFEST = "manifest.json"
 DATABASE = "database.dump"

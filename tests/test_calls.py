@@ -24,17 +24,7 @@ from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.scripted import Rule, ScriptedChat
 from tasks.budget import Budget, BudgetSpent, Prices, Spending, Tokens
-from tasks.calls import (
-    AWAY_S,
-    STARTING_S,
-    Answer,
-    CallSettings,
-    Limits,
-    ask,
-    canonical_form,
-    is_answered,
-    response_key,
-)
+from tasks.calls import AWAY_S, STARTING_S, Answer, CallSettings, Limits, ask, canonical_form, is_answered, response_key
 from tests.kept_responses import Kept
 from tests.models.server import MODEL, half_a_stream, serving
 

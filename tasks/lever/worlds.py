@@ -19,16 +19,7 @@ from tasks.keys import content_key
 from tasks.lever.judge.demonstration_task import DemonstrationTask, PromptSettings, open_task
 from tasks.lever.judge.judges import JudgeSpec
 from tasks.lever.lever_options import RewardMode
-from tasks.lever.lever_records import (
-    BeamPart,
-    Curve,
-    Dataset,
-    Embedded,
-    PointerRecord,
-    Pools,
-    Stage,
-    TrainedSelector,
-)
+from tasks.lever.lever_records import BeamPart, Curve, Dataset, Embedded, PointerRecord, Pools, Stage, TrainedSelector
 from tasks.resources import artifacts, budget, optional_responses, resources
 from tasks.step import paying_run
 

@@ -20,13 +20,7 @@ from rank_bm25 import BM25Okapi
 from flows.service.live_index import LiveIndex
 from storage import segments
 from storage.embedded import Cluster
-from storage.engines import (
-    ENGINE_FILE,
-    engine_of,
-    is_address,
-    place_of,
-    read_address,
-)
+from storage.engines import ENGINE_FILE, engine_of, is_address, place_of, read_address
 from storage.index import claim, is_current, open_index, pointer_of
 from storage.numbers import query_numbers
 from storage.publishing import publish_segments

@@ -16,12 +16,7 @@ from typing import Any
 import pytest
 
 from tasks.documents.blocks import Block
-from tasks.documents.document_errors import (
-    CorruptDocument,
-    DocumentError,
-    NeedsPassword,
-    UnsupportedDocument,
-)
+from tasks.documents.document_errors import CorruptDocument, DocumentError, NeedsPassword, UnsupportedDocument
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.hwp.hwp_model import Generated, HangulDocument, ListStyles, make_hangul_reader
 from tasks.documents.hwp.hwp_reader import open_hwp, open_hwpx, read_hwpx

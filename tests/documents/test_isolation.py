@@ -17,14 +17,7 @@ import pymupdf as untyped_pymupdf
 import pytest
 
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.isolation import (
-    DocumentUnreadable,
-    Failure,
-    Job,
-    ReadLimits,
-    close_idle_readers,
-    read_document,
-)
+from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, close_idle_readers, read_document
 from tests.drills.processes import Process, processes_below, survivors
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names

@@ -14,12 +14,7 @@ import pytest
 
 from models.backends import open_backend
 from models.model_errors import ModelUnavailable, TransientModelError
-from models.protocols import (
-    ChatRequest,
-    LogProb,
-    Message,
-    Text,
-)
+from models.protocols import ChatRequest, LogProb, Message, Text
 from tests.models.tiny import make_tiny_model
 from tests.models.tiny_adapter import merge_adapter
 from tests.models.tiny_vision import read, write

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Counts, Dataset, Estimate, Sample, TaskResult
-from tasks.evaluation.results.run_comparison import (
-    compare,
-    find_differences,
-    is_regression,
-)
+from tasks.evaluation.results.run_comparison import compare, find_differences, is_regression
 from tasks.measure.estimates import bootstrap, wilson
 from tasks.measure.paired_tests import newcombe
 

@@ -18,13 +18,7 @@ from storage.artifacts import Artifacts
 from tasks.budget import Prices
 from tasks.evaluation.evaluation_records import Item, PriorTurn, Reply, Response, Sampling, Usage
 from tasks.evaluation.record_lines import read_lines
-from tasks.evaluation.running.generation import (
-    Outcome,
-    build_request,
-    count_usage,
-    generate,
-    select_sampling,
-)
+from tasks.evaluation.running.generation import Outcome, build_request, count_usage, generate, select_sampling
 from tasks.evaluation.running.planning import PlannedTask
 from tests.evaluation.sums import Model, answer_of, last_words, said_in, task_of
 

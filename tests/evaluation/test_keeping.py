@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Item, ModelFacts, Reply, Sample
 from tasks.evaluation.record_lines import read_lines, read_shards, write_lines
-from tasks.evaluation.results.results_file import (
-    build_rows,
-    build_run_row,
-    report_from_rows,
-)
+from tasks.evaluation.results.results_file import build_rows, build_run_row, report_from_rows
 from tests.evaluation.reports import SAMPLES, report, task_result, with_artifacts
 
 

@@ -24,11 +24,7 @@ from flows.running.dispatch import PoolStepFailed, inputs_of, keep_outcome  # no
 from models.model_errors import ModelUnavailable, TransientModelError  # noqa: E402
 from storage.records import Record, Ref  # noqa: E402
 from tasks.rag.rag_errors import TooManyFailed  # noqa: E402
-from tasks.resources import (  # noqa: E402
-    SentStep,
-    artifacts,
-    results,
-)
+from tasks.resources import SentStep, artifacts, results  # noqa: E402
 from tasks.step import GPU, Incomplete, step, with_device  # noqa: E402
 
 

@@ -14,16 +14,7 @@ from tasks.grading.choice import ChoiceQuestion, grade_choice
 from tasks.grading.exact import grade_exact
 from tasks.grading.math import math_extraction
 from tasks.grading.math.math_grader import MathGrader, grade_math
-from tasks.grading.reading import (
-    FLEXIBLE,
-    STRICT,
-    Pattern,
-    Readings,
-    Rule,
-    last_box,
-    readings_of,
-    score_under,
-)
+from tasks.grading.reading import FLEXIBLE, STRICT, Pattern, Readings, Rule, last_box, readings_of, score_under
 
 RESPONSES = json.loads(Path(__file__).with_name("responses.json").read_text("utf-8"))
 BOX = Rule(("last_box",))

@@ -16,13 +16,7 @@ from hypothesis import strategies as st
 
 from tasks.lever.data import pointer_files
 from tasks.lever.data.embeddings import EmbeddingBank, make_bank
-from tasks.lever.data.pointer_files import (
-    BeamQuery,
-    iter_rl_data,
-    read_beams,
-    serialize_beams,
-    serialize_rl_data,
-)
+from tasks.lever.data.pointer_files import BeamQuery, iter_rl_data, read_beams, serialize_beams, serialize_rl_data
 from tasks.lever.learning.training_inputs import make_groups
 from tasks.lever.lever_errors import FileUnusable, RewardUnusable
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools, RlQuery

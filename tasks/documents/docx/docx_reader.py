@@ -21,14 +21,7 @@ from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, format_table, make_storable, read_whole
 from tasks.documents.docx import docx_inline
 from tasks.documents.docx.docx_inline import MC, A, read_first_alternative, read_hidden
-from tasks.documents.docx.docx_styles import (
-    Numbering,
-    ParagraphLook,
-    Styles,
-    find_ground,
-    format_number,
-    parse_integer,
-)
+from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, find_ground, format_number, parse_integer
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates, read_embedded
 from tasks.documents.marks import find_mark, raise_signs, shift_signs
 from tasks.documents.office_package import (

@@ -19,14 +19,7 @@ from typing import NamedTuple
 from tasks.documents.archives import Package, WithoutDoctype, ZipCaps, feed_part
 from tasks.documents.blocks import HiddenText, Kind, Page
 from tasks.documents.document_errors import CorruptDocument
-from tasks.documents.document_readers import (
-    BlockList,
-    Reader,
-    ReadOptions,
-    make_page,
-    make_storable,
-    read_whole,
-)
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, make_storable, read_whole
 from tasks.documents.marks import OFFICE_PLACES, shift_signs
 from tasks.documents.office_package import (
     find_main_part,

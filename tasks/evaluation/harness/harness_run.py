@@ -22,13 +22,7 @@ from tasks.calls import ResponseStore
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
 from tasks.evaluation.evaluation_records import Dataset, Estimate, Item, Response, Sample, TaskResult, Usage
-from tasks.evaluation.harness.harness_model import (
-    AnswerLog,
-    DocKey,
-    Likelihoods,
-    harness_model,
-    leave_out_unanswered,
-)
+from tasks.evaluation.harness.harness_model import AnswerLog, DocKey, Likelihoods, harness_model, leave_out_unanswered
 from tasks.evaluation.harness.harness_tasks import (
     LoadedTasks,
     installed_version,

@@ -36,13 +36,7 @@ from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import build_request, find_recorded, read_recorded
 from tasks.evaluation.running.open_models import ModelSpec, identify_model, open_model
-from tasks.evaluation.running.planning import (
-    EvaluationRequest,
-    Plan,
-    PlannedTask,
-    TaskChoice,
-    plan_task,
-)
+from tasks.evaluation.running.planning import EvaluationRequest, Plan, PlannedTask, TaskChoice, plan_task
 from tasks.resources import optional_responses
 
 if TYPE_CHECKING:

@@ -11,15 +11,7 @@ from tasks.grading.math.expressions import FUNCTIONS
 from tasks.grading.math.math_reading import read_answer
 from tasks.grading.math.math_tokens import CJK, UNITS, NotUnderstood, listed_words
 from tasks.grading.math.normalization import MAX_CHARS, PLAIN_NUMBER, VERB_AT_THE_END, join_myriads, normalize
-from tasks.grading.reading import (
-    UNREAD,
-    Readings,
-    Rule,
-    announcements,
-    drop_denied,
-    json_field,
-    visible_answer,
-)
+from tasks.grading.reading import UNREAD, Readings, Rule, announcements, drop_denied, json_field, visible_answer
 
 TAIL_CHARS = 20_000
 """Phrases are searched in this much of a response's end."""

@@ -10,11 +10,7 @@ from functools import cached_property
 from storage.index import Index
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
-from tasks.rag.numbers.computation_reading import (
-    asks_to_work_out,
-    read_computation,
-    writes_formula,
-)
+from tasks.rag.numbers.computation_reading import asks_to_work_out, read_computation, writes_formula
 from tasks.rag.numbers.computations import operation
 from tasks.rag.numbers.concepts import NEARLY, concepts, label_of, mentions, score_concepts, words_of
 from tasks.rag.numbers.document_numbers import TERM

@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.benchmarks.base import REMEDY, Tools, explain_missing
-from tasks.evaluation.benchmarks.code.bigcodebench import (
-    BENCHMARKS,
-    FOREIGN,
-    STANDARD,
-    BigCodeBench,
-    build_program,
-)
+from tasks.evaluation.benchmarks.code.bigcodebench import BENCHMARKS, FOREIGN, STANDARD, BigCodeBench, build_program
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
 

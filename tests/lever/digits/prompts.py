@@ -9,15 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from models.protocols import ChatRequest, Image, Message, Text
-from tasks.lever.digits.scenes import (
-    QUESTIONS,
-    Digits,
-    lexicon,
-    load_digits,
-    render,
-    seeded_generator,
-    to_png,
-)
+from tasks.lever.digits.scenes import QUESTIONS, Digits, lexicon, load_digits, render, seeded_generator, to_png
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 Style = Literal["completion", "chat"]

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tasks.rag.answers import Answered, Citation, RetrievalPlan, Turn
-from tasks.rag.measuring.answer_checks import (
-    AnswerCheck,
-    check_answer,
-    check_answers,
-    summarise_answers,
-)
+from tasks.rag.measuring.answer_checks import AnswerCheck, check_answer, check_answers, summarise_answers
 from tasks.rag.measuring.ranking_metrics import Question
 
 if TYPE_CHECKING:

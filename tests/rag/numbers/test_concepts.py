@@ -7,14 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.rag.numbers.concepts import (
-    HANGUL,
-    concepts,
-    label_of,
-    mentions,
-    score_label,
-    words_of,
-)
+from tasks.rag.numbers.concepts import HANGUL, concepts, label_of, mentions, score_label, words_of
 from tasks.rag.numbers.expressions import lines_of, parse
 
 FORMULAS = {key: concept.formula for key, concept in concepts().items() if concept.formula}
