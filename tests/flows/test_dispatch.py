@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import UUID, uuid4
@@ -155,7 +154,8 @@ def test_a_step_that_fails_after_its_process_was_killed_once_is_not_sent_again(m
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["own", "of another run"])
 def test_a_run_that_goes_on_cancels_the_child_that_it_had_sent(is_own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    child = FlowRun(flow_id=uuid4(), name="embed 1/1", state=Running(), start_time=datetime.now(UTC))
+    running = Running()
+    child = FlowRun(flow_id=uuid4(), name="embed 1/1", state=running, start_time=running.timestamp)
     client = Client(child)
 
     def end(*_: object) -> FlowRun:
