@@ -72,7 +72,7 @@ def send(sent: SentStep, deployment: str) -> Any:
                 before = client.read_flow_run(child.id).state
                 if is_own and before and not before.is_final():
                     client.set_flow_run_state(child.id, Cancelling(message=WAITER_STOPPED))
-                    # a worker, which may have taken it since, leaves what is Cancelling without a process so for ever
+                    # a worker may have taken it just now: until its process works, Cancelling would last for ever
                     if before.is_pending() or not client.read_flow_run(child.id).start_time:
                         client.set_flow_run_state(child.id, Cancelled(message=WAITER_STOPPED))
                 raise

@@ -244,7 +244,7 @@ class LeverConfig(FlowConfig):
             raise OptionUnusable(f"there is no file {missing[0]}; name one of an earlier run, or leave it out")
         name, folder = self.dataset.name, self.dataset.data_dir
         if name not in CPU_WORLDS and not name.endswith(OWN_SUFFIX) and not (folder and folder.is_dir()):
-            raise OptionUnusable(f"{name} is read from a folder, and {folder} is none; name it by --data-dir")
+            raise OptionUnusable(f"{name} is read from a folder that exists; --data-dir names {folder or 'none'}")
         if self.device:
             from tasks.lever.learning.training_inputs import choose_device  # brings torch
 

@@ -96,7 +96,7 @@ class IndexConfig(FlowConfig):
         return vlm and resolve_name(vlm)
 
     def require_inputs(self) -> None:
-        """Raise FolderUnusable or MetadataUnusable for what is not here or cannot be read, before a document is."""
+        """Raise FolderUnusable or MetadataUnusable where the folder or the table of metadata cannot be read."""
         from tasks.rag.indexing.metadata import read_table
         from tasks.rag.indexing.scan import require_folder
 

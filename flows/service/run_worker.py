@@ -117,7 +117,7 @@ def crash_once_worker() -> Any:
                 self.look.set()
                 with suppress(ObjectNotFound):  # the run was deleted meanwhile
                     state = (await self.client.read_flow_run(flow_run.id)).state
-                    if state and state.is_cancelling():  # since before its process worked
+                    if state and state.is_cancelling():  # cancelled before its process worked
                         await self._mark_flow_run_as_cancelled(flow_run)
                 return result
 

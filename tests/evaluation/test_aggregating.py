@@ -54,8 +54,8 @@ def test_figures_are_over_all_shards(tmp_path: Path, artifacts: Artifacts) -> No
         (
             Counts(items=3, samples=6, scored=3, refused=1, too_long=1, unscored=1, truncated=2, missing=1),
             [
-                "3 of 6 have a score, and figures are over them; 1 refused, 1 too long, 1 unscored (b: a filter …); "
-                "the score is 0.333 with all of these wrong, 0.833 with all right",
+                f"3 of 6 have a score, and figures are over them; 1 refused, 1 too long, 1 unscored (b: {'거절' * 80}…)"
+                "; the score is 0.333 with all of these wrong, 0.833 with all right",
                 "2 of 6 were cut off at max_tokens",
                 "1 of 6 hold no answer and get the lowest score",
             ],
@@ -64,7 +64,7 @@ def test_figures_are_over_all_shards(tmp_path: Path, artifacts: Artifacts) -> No
 )
 def test_notes_say_what_the_score_does_not(artifacts: Artifacts, counts: Counts, notes: list[str]) -> None:
     task = task_of([], artifacts, count=3, repeats=2)
-    lacking = [Sample(item="b", status="unscored", reason=f"a filter {'x' * 160}")] if counts.refused else []
+    lacking = [Sample(item="b", status="unscored", reason="거절" * 81)] if counts.refused else []
     samples = [Sample(item="a", score=1.0), Sample(item="a", score=1.0), *lacking]
     coverage = measure_coverage(6, counts, samples, has_bounds=True)
     assert [*coverage.notes, *collect_notes(task, counts)] == notes

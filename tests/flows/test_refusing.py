@@ -81,7 +81,7 @@ def test_a_model_that_answers_no_benchmark(options: Sequence[str], said: str) ->
     ("command", "said"),
     [
         ("rag batch FOLDER/broken.jsonl --index FOLDER --out FOLDER/out", "broken.jsonl, line 1: expected {id, quest"),
-        ("lever run --dataset trec", "trec is read from a folder, and None is none; name it by --data-dir"),
+        ("lever run --dataset trec", "trec is read from a folder that exists; --data-dir names none"),
         ("lever run --dataset digits --judge openai:m", "--judge openai:m: https://api.openai.com/v1 asks for a key"),
         ("nightly run FOLDER/broken.jsonl", "broken.jsonl, line 1: "),
     ],

@@ -531,8 +531,8 @@ def _goes_on(above: _Line, below: _Line, *, cased: bool) -> bool:
 def _row_boxes(xs: Sequence[float], lines: Sequence[_Line], top: float, bottom: float) -> list[BBox]:
     """Return the cells of a row; a text across a column line, or alone and centred over all values, joins cells."""
     texts = [phrase for line in lines for phrase in line.phrases]
-    first, is_alone = texts[0], len(texts) == 1 and len(xs) > 4
-    if is_alone and first.x0 > xs[1] - SPILL and abs(first.x0 + first.x1 - xs[1] - xs[-1]) < 2 * CENTRED:
+    is_alone = len(texts) == 1 and len(xs) > 4
+    if is_alone and texts[0].x0 > xs[1] - SPILL and abs(texts[0].x0 + texts[0].x1 - xs[1] - xs[-1]) < 2 * CENTRED:
         return [(xs[0], top, xs[1], bottom), (xs[1], top, xs[-1], bottom)]  # centred over all values
     uncrossed = [xs[0], *(x for x in xs[1:-1] if not any(p.x0 + SPILL < x < p.x1 - SPILL for p in texts)), xs[-1]]
     return [(x0, top, x1, bottom) for x0, x1 in pairwise(uncrossed)]

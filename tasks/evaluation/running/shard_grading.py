@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import reduce
 from itertools import islice, tee
-from textwrap import shorten
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -209,7 +208,7 @@ def measure_coverage(expected: int, counts: Counts, samples: Iterable[Sample], *
     for sample in samples:
         total += sample.score or 0.0
         if sample.score is None:
-            reasons.setdefault(sample.item, shorten(sample.reason, REASON_CHARS, placeholder=" …"))
+            reasons.setdefault(sample.item, sample.reason[:REASON_CHARS] + "…" * (len(sample.reason) > REASON_CHARS))
     why = f" ({name_first(reasons)}: {next(iter(reasons.values()))})" if reasons else ""
     parts = ", ".join(f"{count} {name}" for name, count in lacking.items())
     note = f"{counts.scored} of {expected} have a score, and figures are over them; {parts}{why}"
