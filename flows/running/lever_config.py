@@ -18,14 +18,12 @@ from models.backends import kinds
 from storage.records import Record
 from tasks.budget import Spending
 from tasks.lever import lever_options as options
-from tasks.lever.data.folder_layout import Layout, dataset_of, judge_of, sampler_of
+from tasks.lever.data.folder_layout import OWN_SUFFIX, Layout, dataset_of, folder_of, judge_of, sampler_of
 from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.lever_errors import OptionUnusable
 from tasks.lever.lever_records import PoolRecipe, Sampler
 
-OWN_SUFFIX = ".jsonl"
-"""Ending of a user's own dataset."""
 WRITTEN_LABELS = ", or have the label written: --set dataset.metric=exact"
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
@@ -69,8 +67,8 @@ class DatasetConfig(Record):
 
     @property
     def title(self) -> str:
-        """Name of the dataset in files and reports."""
-        return Path(self.name).stem if self.name.endswith(OWN_SUFFIX) else self.name
+        """Name of the dataset's folder."""
+        return folder_of(self.name)
 
     @property
     def task(self) -> Literal["pictures", "labels", "texts"]:

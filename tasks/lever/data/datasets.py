@@ -27,6 +27,7 @@ from pydantic import ConfigDict, ValidationError, model_validator
 
 from storage.records import Record
 from tasks.grading.vqa_accuracy import ENOUGH
+from tasks.lever.data.folder_layout import OWN_SUFFIX
 from tasks.lever.data.vqa_files import VqaQuestion, inspect_picture, read_questions, select_usable
 from tasks.lever.judge.demonstration_task import WORDINGS, open_metric
 from tasks.lever.lever_errors import DatasetUnusable
@@ -106,7 +107,8 @@ def open_dataset(
 
     Nobody is examined on what may be shown: questions about one picture are in one split, and a training text that is
     one of validation or test as well is left out.
-    name: of a dataset, or the path of a user's own: lines of JSON, see `_open_own`. train_queries: the most to take.
+    name: one of OFFICIAL or TEXTS, or the path of a user's own: lines of JSON, see `_open_own`.
+    train_queries: the most to take.
     validation: number of queries, or below 1 their share of those to learn from; at most half of these.
     test: None: all that are left, and half of what is left of a single file.
     metric: of a user's own dataset, see `Dataset`; None: by the fields of its items.
@@ -116,11 +118,6 @@ def open_dataset(
     sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
     if name.endswith(OWN_SUFFIX):
         dataset = _open_own(Path(name), metric=metric, **sizes)
-    elif name not in OFFICIAL and name not in TEXTS:
-        choices = ", ".join([*OFFICIAL, *TEXTS])
-        raise DatasetUnusable(
-            f"there is no dataset {name!r}; choose one of {choices}, or name a file of yours, *.jsonl"
-        )
     elif data_dir is None or not data_dir.is_dir():
         raise DatasetUnusable(f"{name} is read from a folder, and {data_dir} is none; name it by --data-dir")
     else:
@@ -270,7 +267,6 @@ def _read_texts(name: str, folder: Path, file: str, *, split: str) -> list[TextI
     return items
 
 
-OWN_SUFFIX = ".jsonl"
 Split = Literal["train", "validation", "test"]
 
 

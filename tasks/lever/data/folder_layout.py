@@ -7,6 +7,7 @@ results/{dataset}/model_cpk/v2/…
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from typing import NamedTuple
 from tasks.lever.lever_errors import FileUnusable, OptionUnusable
 from tasks.lever.lever_records import PoolRecipe, Sampler, Stage
 
+OWN_SUFFIX = ".jsonl"
+"""Ending of a user's own dataset."""
 KNOWN_DATASETS = ("okvqa", "vqav2")
 """The seed's scripts call them `okvqa_local` and the like too."""
 SAMPLERS: dict[str, Sampler] = {
@@ -34,6 +37,14 @@ def dataset_of(name: str) -> str:
     return next((dataset for dataset in KNOWN_DATASETS if name.lower().startswith(dataset)), name)
 
 
+def folder_of(dataset: str) -> str:
+    """Return the name of a dataset's folder; that of a user's own file tells files of one name apart by their paths."""
+    if not dataset.endswith(OWN_SUFFIX):
+        return dataset
+    path = Path(dataset).resolve()
+    return f"{path.stem}-{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+
+
 def judge_of(name: str) -> str:
     """Return our name of a judge: `hf:Qwen/…` for `qwen2.5_vl_3B`; other names are returned as they are."""
     return JUDGES.get(name, name)
@@ -52,6 +63,7 @@ class Layout(NamedTuple):
 
     results: Path
     dataset: str
+    """Name of its folder, see `folder_of`."""
     seed: int | None = None
     """Where several seeds are run, what they make lies in folders of their own."""
 
