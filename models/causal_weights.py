@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
-from collections import OrderedDict
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cachetools import LRUCache, cached
 
 from models.model_errors import ModelError, ModelUnavailable
 from models.prompts import Sight
@@ -432,21 +434,17 @@ class Pictures:
     """A cache of preprocessed pictures: the newest are kept, since demonstrations come in many prompts."""
 
     def __init__(self, sight: Sight) -> None:
-        self._sight = sight
-        self._kept: OrderedDict[bytes, dict[str, Tensor]] = OrderedDict()
+        prepared: LRUCache[Any, dict[str, Tensor]] = LRUCache(
+            PICTURE_BYTES, lambda tensors: sum(tensor.nbytes for tensor in tensors.values())
+        )
+        self._prepare = cached(prepared, lock=Lock())(sight.picture_tensors)
 
     def join_inputs(self, pngs: Sequence[bytes]) -> dict[str, Tensor]:
         """Return the model's inputs for all pictures, in order; empty for no pictures. Raises RequestRefused."""
         import torch
 
-        if not pngs:
-            return {}
-        missing = [png for png in dict.fromkeys(pngs) if png not in self._kept]
+        distinct = list(dict.fromkeys(pngs))
         with ThreadPoolExecutor() as pool:  # Pillow and numpy let go of the interpreter
-            self._kept |= zip(missing, pool.map(self._sight.picture_tensors, missing), strict=True)
-        for png in dict.fromkeys(pngs):
-            self._kept.move_to_end(png)
-        parts = [self._kept[png] for png in pngs]
-        while sum(value.nbytes for part in self._kept.values() for value in part.values()) > PICTURE_BYTES:
-            self._kept.popitem(last=False)
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+            tensors_of = dict(zip(distinct, pool.map(self._prepare, distinct), strict=True))
+        parts = [tensors_of[png] for png in pngs]
+        return {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}

@@ -9,9 +9,10 @@ scale and 16 bytes, of which byte j holds weight j in its low half and weight j 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -113,8 +114,9 @@ class Packed(NamedTuple):
 def read_packed(path: Path) -> Packed:
     """Return the content of the file; word vectors stay on the disk. Raises ModelUnavailable for another form."""
     try:
-        return _parse(np.memmap(path, np.uint8, mode="r"))
-    except (ValueError, KeyError, IndexError) as error:
+        with path.open("rb") as file:
+            return _parse(file, np.memmap(path, np.uint8, mode="r"))
+    except (ValueError, KeyError, struct.error) as error:
         raise ModelUnavailable(f"{path} is not the file of weights that is expected ({error}); {E5_REMEDY}") from error
 
 
@@ -125,44 +127,29 @@ def dequantize(blocks: NDArray[np.void]) -> NDArray[np.float32]:
     return (whole * blocks["scale"].astype(np.float32)[..., None]).reshape(len(blocks), -1)
 
 
-class _Cursor:
-    """The values of the file, read one after the other from its beginning."""
-
-    def __init__(self, data: NDArray[np.uint8]) -> None:
-        self._data, self._offset = data, 0
-
-    def take(self, count: int) -> bytes:
-        """Return the next `count` bytes. Raises ValueError where fewer are left."""
-        content = self._data[self._offset : self._offset + count].tobytes()
-        if len(content) != count:
-            raise ValueError(f"it ends within {count} bytes at {self._offset}")
-        self._offset += count
-        return content
-
-    def array(self, dtype: str, count: int) -> NDArray[np.generic]:
-        return np.frombuffer(self.take(count * np.dtype(dtype).itemsize), dtype)
-
-    def number(self, dtype: str = "<i4") -> int:
-        return int(self.array(dtype, 1)[0])
+def _take(file: BinaryIO, form: str) -> tuple[Any, ...]:
+    """Return the next values of the file, in the form of `struct`. Raises struct.error where it ends before."""
+    form = f"<{form}"
+    return struct.unpack(form, file.read(struct.calcsize(form)))
 
 
-def _parse(data: NDArray[np.uint8]) -> Packed:
-    """Return pieces, word vectors and weights of a packed E5. Raises ValueError, KeyError: another format or shape."""
-    file = _Cursor(data)
-    if file.take(4) != MAGIC:
+def _parse(file: BinaryIO, data: NDArray[np.uint8]) -> Packed:
+    """Return pieces, word vectors and weights of a packed E5. Raises ValueError, KeyError, struct.error: another form.
+
+    data: the content of the file, of which the tensors stay on the disk.
+    """
+    if file.read(4) != MAGIC:
         raise ValueError(f"it does not begin with {MAGIC.decode()}")
-    file.number()  # version
-    width, depth, heads, inner, vocabulary, positions, _types = (file.number() for _ in range(7))
-    file.array("<f4", 1)  # epsilon
-    if (width, heads, positions, file.number()) != (WIDTH, HEADS, MOST_TOKENS, BLOCK):
+    _version, width, depth, heads, inner, vocabulary, positions, _types, _epsilon, block = _take(file, "8ifi")
+    if (width, heads, positions, block) != (WIDTH, HEADS, MOST_TOKENS, BLOCK):
         raise ValueError(f"a model {width} wide with {heads} heads and {positions} positions")
     pieces = _read_pieces(file)
     offsets: dict[str, int] = {}
-    for _ in range(file.number()):
-        name = file.take(file.number("<u2")).decode()
-        file.take(5)  # kind and number of values
-        offsets[name] = file.number("<u8")
-        file.number("<u8")  # bytes
+    [tensors] = _take(file, "i")
+    for _ in range(tensors):
+        [length] = _take(file, "H")
+        name = file.read(length).decode()
+        offsets[name], _bytes = _take(file, "5x2Q")  # behind kind and number of values
 
     def floats(name: str, *shape: int) -> Tensor:
         size = int(np.prod(shape))
@@ -191,18 +178,16 @@ def _parse(data: NDArray[np.uint8]) -> Packed:
     return Packed(pieces, blocks("emb.word", vocabulary, width), weights)
 
 
-def _read_pieces(file: _Cursor) -> Pieces:
+def _read_pieces(file: BinaryIO) -> Pieces:
     """Return the tokenizer's pieces with their scores, its special tokens and its normalisation of characters."""
-    count, begin, end, _padding, unknown = (file.number() for _ in range(5))
-    size = file.number("<u8")
-    offsets = file.array("<u4", count + 1).tolist()
-    scores = file.array("<f4", count).tolist()
-    text = file.take(size)
+    count, begin, end, _padding, unknown, size = _take(file, "5iQ")
+    offsets, scores = _take(file, f"{count + 1}I"), _take(file, f"{count}f")
+    text = file.read(size)
     spans = zip(offsets[:-1], offsets[1:], scores, strict=True)
     scored = [(text[start:stop].decode(), score) for start, stop, score in spans]
     normal: dict[int, str] = {}
-    characters, _size = file.number(), file.number("<u4")
+    characters, _size = _take(file, "iI")
     for _ in range(characters):
-        character = file.number("<u4")
-        normal[character] = "".join(map(chr, file.array("<u4", file.number("u1")).tolist()))
+        character, length = _take(file, "IB")
+        normal[character] = "".join(map(chr, _take(file, f"{length}I")))
     return Pieces(scored, begin, end, unknown, normal)

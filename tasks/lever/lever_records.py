@@ -229,14 +229,9 @@ class Embedded(Record):
         return ("joint", *(["images"] if self.images else []), *(["texts"] if self.texts else []))
 
     @property
-    def shows_answers(self) -> bool:
-        """Whether a selector sees candidates with their answers."""
-        return self.solved is not None
-
-    @property
     def visible_encoder(self) -> str:
         """Name of the encoder of what a selector sees, as its checkpoint records it."""
-        return f"{self.encoder}{WITH_ANSWERS}" if self.shows_answers else self.encoder
+        return f"{self.encoder}{WITH_ANSWERS}" if self.solved else self.encoder
 
     @property
     def visible_banks(self) -> tuple[Ref, Ref]:

@@ -12,24 +12,11 @@ from models.weight_files import fingerprint as fingerprint_of
 from storage.files import sha256_of
 from storage.records import Record, Ref
 from tasks.lever import lever_options as options
+from tasks.lever import lever_records as records
 from tasks.lever.judge.demonstration_task import PromptSettings, open_task
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec, open_judge
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
-from tasks.lever.lever_records import (
-    BeamPart,
-    Conditions,
-    Dataset,
-    Embedded,
-    Evaluated,
-    PointerRecord,
-    PoolRecipe,
-    Pools,
-    RlPart,
-    TrainedSelector,
-    Verdict,
-    digest_items,
-)
 from tasks.lever.worlds import (
     DatasetRead,
     Effort,
@@ -45,6 +32,8 @@ from tasks.lever.worlds import (
 from tasks.resources import artifacts, embed_texts, embedder, embedding_cache
 from tasks.step import Incomplete, slot, step
 
+MOST_EXAMPLES = 3
+"""Items that a note about those which were left out names."""
 EFFORT = ("effort",)  # in no key: a run on another device, or with another budget, finds the same records
 
 
@@ -69,7 +58,7 @@ def write_digits(folder: Path, *, world: str, candidates: int, queries: int, val
     write_world(folder, world, candidates=candidates, queries=queries, validation=validation, test=test)
 
 
-@step(version=3, reads_world=True)
+@step(version=4, reads_world=True)
 def read_dataset(
     name: str,
     *,
@@ -85,7 +74,10 @@ def read_dataset(
 
     sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
     items = open_dataset(name, data_dir, **sizes, queries_of=queries_of, metric=metric)
-    left_out = f"{len(items.left_out)} items were left out: no whole picture, no answer, or a text that is examined"
+    first = "; ".join(f"{id}: {why}" for id, why in list(items.left_out.items())[:MOST_EXAMPLES])
+    left_out = (
+        f"{len(items.left_out)} items were left out ({first}{'; …' if len(items.left_out) > MOST_EXAMPLES else ''})"
+    )
     return DatasetRead(
         dataset=artifacts().save("vqa-dataset", items),  # texts too: results are found by this name
         train_queries=len(items.train_queries),
@@ -94,21 +86,21 @@ def read_dataset(
 
 
 @step(version=3, gpu=True)
-def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
+def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> records.Embedded:
     """Embed all pictures and questions, or all texts; a shard that was embedded once is never embedded again."""
     from tasks.lever.data.embeddings import embed_dataset
 
-    items = artifacts().load(Dataset, dataset)
+    items = artifacts().load(records.Dataset, dataset)
     views = open_task(items, PromptSettings()).views(encoder)
     return embed_dataset(items, views, artifacts(), tell=report_progress("embed", len(items.items)))
 
 
 @step(version=3)
-def part_leaks(dataset: DatasetRead, *, embedded: Embedded) -> DatasetRead:
+def part_leaks(dataset: DatasetRead, *, embedded: records.Embedded) -> DatasetRead:
     """Return the dataset without candidates and train queries that are test or validation items again, with a note."""
     from tasks.lever.data.candidate_pools import describe_leaks, find_leaks, read_banks, without_leaks
 
-    items = artifacts().load(Dataset, dataset.dataset)
+    items = artifacts().load(records.Dataset, dataset.dataset)
     leaks = find_leaks(items, read_banks(embedded, artifacts()))
     if not leaks:
         return dataset
@@ -122,7 +114,7 @@ def part_leaks(dataset: DatasetRead, *, embedded: Embedded) -> DatasetRead:
 
 
 @step(version=2, reads_world=True)
-def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
+def read_embeddings(*, queries: Path, candidates: Path) -> records.Embedded:
     """Read the embeddings in two files, which take the place of an encoder."""
     from tasks.lever.data.earlier_files import import_embeddings
 
@@ -130,11 +122,11 @@ def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
 
 
 @step(version=2)
-def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: int) -> Ref:
+def build_pools(dataset: Ref, *, embedded: records.Embedded, recipe: records.PoolRecipe, seed: int) -> Ref:
     """Draw the candidates of every query, and return the artifact of the Pools."""
     from tasks.lever.data.candidate_pools import draw_pools, read_banks
 
-    items, banks = artifacts().load(Dataset, dataset), read_banks(embedded, artifacts())
+    items, banks = artifacts().load(records.Dataset, dataset), read_banks(embedded, artifacts())
     return artifacts().save("pools", draw_pools(items.queries, items.candidates, banks, recipe=recipe, seed=seed))
 
 
@@ -148,12 +140,12 @@ def search_beams(
     setting = open_setting(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
     queries = [by_id[name] for name in ids_in_shard(setting.dataset.train_queries[: settings.queries], shard)]
-    tell, candidates = report_progress("search beams", len(queries)), artifacts().load(Pools, pools)
+    tell, candidates = report_progress("search beams", len(queries)), artifacts().load(records.Pools, pools)
     beams = find_beams(
         queries, candidates, setting.judging, shots=learning.shots, settings=settings, seed=learning.seed
     )
     tell(len(queries))
-    return artifacts().save("beams", BeamPart(queries=beams))
+    return artifacts().save("beams", records.BeamPart(queries=beams))
 
 
 @step(version=1)
@@ -162,14 +154,14 @@ def imitate_similarity(world: World, *, pools: Ref, learning: Learning) -> Ref:
     from tasks.lever.data.candidate_pools import read_banks
     from tasks.lever.learning.choosing import choose_nearest
 
-    vectors, candidates = read_banks(world.embedded, artifacts())["joint"], artifacts().load(Pools, pools)
-    beams: dict[str, tuple[PointerRecord, ...]] = {}
-    for query in artifacts().load(Dataset, world.dataset).train_queries:
+    vectors, candidates = read_banks(world.embedded, artifacts())["joint"], artifacts().load(records.Pools, pools)
+    beams: dict[str, tuple[records.PointerRecord, ...]] = {}
+    for query in artifacts().load(records.Dataset, world.dataset).train_queries:
         pool = candidates.pools[query]
         # as the rule is shown: the nearest next to the question
         nearest = world.prompts.in_order(choose_nearest([query], pool, vectors, shots=learning.shots)[query])
-        beams[query] = (PointerRecord(pointer=tuple(map(pool.index, nearest)), gen_method="retrieval"),)
-    return artifacts().save("beams", BeamPart(queries=beams))
+        beams[query] = (records.PointerRecord(pointer=tuple(map(pool.index, nearest)), gen_method="retrieval"),)
+    return artifacts().save("beams", records.BeamPart(queries=beams))
 
 
 @step(version=2, gpu=True, unkeyed=EFFORT)
@@ -182,7 +174,7 @@ def train_sft(
     settings: options.SftSettings,
     learning: Learning,
     effort: Effort,
-) -> TrainedSelector:
+) -> records.TrainedSelector:
     """Train a new selector to imitate the best pointer of each query."""
     from models.pointer import PointerConfig
     from tasks.lever.learning.training_inputs import make_labelled
@@ -214,7 +206,7 @@ def generate_rl_data(
     from tasks.lever.data.rl_data import make_rl_data
     from tasks.lever.learning.training_loop import derive_seed
 
-    setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
+    setting, candidates = open_setting(world, effort), artifacts().load(records.Pools, pools)
     ids = ids_in_shard(setting.dataset.train_queries, shard)
     tell = report_progress("rl data", len(ids))
     data, postponed = make_rl_data(
@@ -229,7 +221,7 @@ def generate_rl_data(
         judge=open_judge(world.judge).id,
     )
     tell(len(ids))
-    part = artifacts().save("rl-part", RlPart(queries=data))
+    part = artifacts().save("rl-part", records.RlPart(queries=data))
     if postponed:
         raise Incomplete(part, postponed)  # what was judged is stored: a retry asks only for the rest
     return part
@@ -240,7 +232,7 @@ def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
     """Merge the beam data of all shards into an artifact, in the newer format of Lever-Plus."""
     from tasks.lever.data.pointer_files import serialize_beams
 
-    return artifacts().put("beam-data", serialize_beams(open_beams(parts), artifacts().load(Pools, pools)))
+    return artifacts().put("beam-data", serialize_beams(open_beams(parts), artifacts().load(records.Pools, pools)))
 
 
 @step(version=1)
@@ -249,7 +241,7 @@ def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
     from tasks.lever.data.pointer_files import serialize_rl_data
 
     # part by part: the judgments of all queries would take 40 KB each
-    judged = (entry for part in parts for entry in artifacts().load(RlPart, part).queries.items())
+    judged = (entry for part in parts for entry in artifacts().load(records.RlPart, part).queries.items())
     with NamedTemporaryFile(prefix="trivet-rl-") as file:
         file.writelines(serialize_rl_data(judged))
         file.flush()
@@ -267,7 +259,7 @@ def train_rce(
     settings: options.RceSettings,
     learning: Learning,
     effort: Effort,
-) -> TrainedSelector:
+) -> records.TrainedSelector:
     """Train a selector further on whole groups of pointers, each weighted by its reward."""
     from tasks.lever.learning.trainings import learn_rce
 
@@ -289,7 +281,7 @@ def train_grpo(
     settings: options.GrpoSettings,
     learning: Learning,
     effort: Effort,
-) -> TrainedSelector:
+) -> records.TrainedSelector:
     """Train a selector further towards pointers that are better than others of their group, judged as it goes."""
     from tasks.lever.learning.training_inputs import make_online_rewards
     from tasks.lever.learning.trainings import learn_grpo
@@ -308,7 +300,7 @@ class Gated(Record):
 
     weights: Ref
     """The checkpoint as it was trained, whose header says what `predict` uses: the network, or the rule."""
-    verdict: Verdict
+    verdict: records.Verdict
 
 
 @step(version=2, gpu=True, unkeyed=EFFORT)
@@ -319,7 +311,7 @@ def gate_selector(world: World, *, pools: Ref, selector: Ref, stage: str, learni
     from tasks.lever.learning.gate import judge_gate
 
     banks, network = read_banks(world.embedded, artifacts()), open_weights(selector)
-    setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
+    setting, candidates = open_setting(world, effort), artifacts().load(records.Pools, pools)
     verdict = judge_gate(setting, candidates, network, banks=banks, stage=stage, shots=learning.shots)
     checkpoint = add_to_meta(artifacts().get(selector), verdict=verdict.model_dump(mode="json"))
     rule = verdict.rule.model_copy(update={"classes": {}})  # thousands of them: the checkpoint alone needs these
@@ -333,7 +325,7 @@ def evaluate_selector(
     *,
     pools: Ref,
     selectors: dict[str, Ref],
-    verdict: Verdict,
+    verdict: records.Verdict,
     shots: tuple[int, ...],
     oracle: options.OracleSettings,
     learning: Learning,
@@ -343,8 +335,8 @@ def evaluate_selector(
     from tasks.lever.data.candidate_pools import read_banks
     from tasks.lever.learning.choosing import find_unanswered, measure_selectors
 
-    setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
-    conditions = Conditions(
+    setting, candidates = open_setting(world, effort), artifacts().load(records.Pools, pools)
+    conditions = records.Conditions(
         dataset=setting.dataset.name,
         judge=open_judge(world.judge).id,
         encoder=world.embedded.encoder,
@@ -365,7 +357,7 @@ def evaluate_selector(
         seed=learning.seed,
         verdict=verdict,
     )
-    outcome = Evaluated(conditions=conditions, seed=learning.seed, results=results, verdict=verdict)
+    outcome = records.Evaluated(conditions=conditions, seed=learning.seed, results=results, verdict=verdict)
     evaluated = artifacts().save("evaluated", outcome)
     if postponed := find_unanswered(results):
         raise Incomplete(evaluated, postponed)
@@ -393,7 +385,7 @@ def make_card(
     from tasks.lever.learning.predicting import Card, find_anchors, read_visible_banks
     from tasks.lever.learning.selector_comparison import summarise
 
-    dataset, candidates = artifacts().load(Dataset, world.dataset), artifacts().load(Pools, pools)
+    dataset, candidates = artifacts().load(records.Dataset, world.dataset), artifacts().load(records.Pools, pools)
     opened, banks = open_own(artifacts().get(selector), Path("it")), read_visible_banks(world.embedded, artifacts())
     splits = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
     anchors = find_anchors(dataset, opened, banks, candidates.pools, shots=learning.shots)
@@ -402,8 +394,8 @@ def make_card(
     card = Card(
         selector=selector.digest,
         encoder=encoder,
-        splits={name: (len(items), digest_items(items)) for name, items in splits.items()},
-        results=summarise([artifacts().load(Evaluated, evaluated)]),
+        splits={name: (len(items), records.digest_items(items)) for name, items in splits.items()},
+        results=summarise([artifacts().load(records.Evaluated, evaluated)]),
         judgments=judgments,
         leaks=notes,
         **anchors,
@@ -416,7 +408,7 @@ def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     """Summarise all seeds: mean scores with intervals, and gains paired by query and seed."""
     from tasks.lever.learning.selector_comparison import summarise
 
-    return summarise([artifacts().load(Evaluated, ref) for ref in evaluated])
+    return summarise([artifacts().load(records.Evaluated, ref) for ref in evaluated])
 
 
 class FileRead(Record):
@@ -425,19 +417,19 @@ class FileRead(Record):
     content: Ref
     notes: tuple[str, ...]
     """Notes for the user on how the file was read."""
-    recipe: PoolRecipe | None = None
+    recipe: records.PoolRecipe | None = None
     """Recipe of the pools that the selector was trained in."""
     pools: Ref | None = None
     """Pools of this run, extended by the candidates that beam data show."""
 
 
 @step(version=3, reads_world=True)
-def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> FileRead:
+def read_checkpoint(path: Path, *, heads: int, embedded: records.Embedded) -> FileRead:
     """Return the selector in a checkpoint, ours or Lever-Plus's, and its recipe of pools; nothing in it is executed."""
     from tasks.lever.learning.checkpoints import POOLS_OF, open_selector, save_selector
 
     opened = open_selector(path, heads=heads)
-    with_answers = embedded.shows_answers
+    with_answers = embedded.solved is not None
     opened.require_encoder(embedded.encoder, dimension=embedded.dimension, path=path, with_answers=with_answers)
     meta = {"read_from": path.name, "encoder": opened.encoder, POOLS_OF: opened.recipe.model_dump(mode="json")}
     weights = artifacts().put("selector", save_selector(opened.selector, meta=meta))
@@ -450,7 +442,7 @@ def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> FileRead:
     from tasks.lever.data.earlier_files import import_beams
 
     beams, extended, notes = import_beams(
-        path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots
+        path, artifacts().load(records.Pools, pools), artifacts().load(records.Dataset, dataset), shots=shots
     )
     return FileRead(content=artifacts().save("beams", beams), notes=notes, pools=artifacts().save("pools", extended))
 
@@ -487,13 +479,13 @@ def export_files(files: dict[str, Ref]) -> Exported:
 
 
 @step(version=1, verify=_is_exported)
-def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
+def write_embeddings(embedded: records.Embedded, *, dataset: Ref, folder: Path) -> Exported:
     """Write embeddings in Lever-Plus's layout: a file for the candidates and for each split, with its ids beside it."""
     from tasks.lever.data.earlier_files import banks_by_file
     from tasks.lever.data.embeddings import ids_file
 
     written: list[Path] = []
-    for name, bank in banks_by_file(embedded, artifacts().load(Dataset, dataset), artifacts()).items():
+    for name, bank in banks_by_file(embedded, artifacts().load(records.Dataset, dataset), artifacts()).items():
         bank.export_pt(folder / name)
         written += [folder / name, ids_file(folder / name)]
     return Exported(files={str(path): sha256_of(path) for path in written})
@@ -521,9 +513,9 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
     from tasks.resources import evaluations
 
     refs = [seed_report.evaluated for seed_report in report.seeds if seed_report.evaluated]
-    items = artifacts().load(Dataset, dataset)
+    items = artifacts().load(records.Dataset, dataset)
     # read seed by seed: the answers of all selectors to all queries need not be in memory at once
-    rows = database_rows(report, items, lambda: (artifacts().load(Evaluated, ref) for ref in refs))
+    rows = database_rows(report, items, lambda: (artifacts().load(records.Evaluated, ref) for ref in refs))
     with slot("database"):
         evaluations().write([rows])
     return report.run

@@ -85,9 +85,8 @@ def test_they_are_kept_in_a_file_and_read_again(store: Artifacts, tmp_path: Path
     again = import_embeddings(tmp_path / "query_embeddings.pt", tmp_path / "candidate_embeddings.pt", store)
     assert rows(store, again.solved, "who", "many") == rows(store, found.solved, "who", "many")
     (tmp_path / SOLVED).unlink()
-    assert not import_embeddings(
-        tmp_path / "query_embeddings.pt", tmp_path / "candidate_embeddings.pt", store
-    ).shows_answers
+    alone = import_embeddings(tmp_path / "query_embeddings.pt", tmp_path / "candidate_embeddings.pt", store)
+    assert alone.solved is None
 
 
 def predicted(folder: Path, opened: OpenedSelector) -> Any:

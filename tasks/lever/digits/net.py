@@ -24,18 +24,6 @@ from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 from models.model_errors import ModelUnavailable
 from storage.records import Record
 from tasks.lever.digits import scenes
-from tasks.lever.digits.scenes import (
-    END,
-    KINDS,
-    QUESTIONS,
-    TOKENS,
-    UNKNOWN,
-    WORDS,
-    Digits,
-    extract_glimpses,
-    render,
-    seeded_generator,
-)
 
 CLASSES = 10
 CODE = 2 * CLASSES
@@ -54,7 +42,7 @@ class NetConfig(Record):
     tower_hidden: int = 192
     tower_width: int = 64
     """Width of the features of one digit."""
-    language: tuple[str, ...] = WORDS + QUESTIONS
+    language: tuple[str, ...] = scenes.WORDS + scenes.QUESTIONS
     """The words of its tokens, then its questions."""
 
 
@@ -117,11 +105,11 @@ class DigitsNet(nn.Module):
         self.config = config
         width = config.width
         self.tower = Tower(config)
-        self.questions, self.answers = nn.Embedding(len(KINDS), width), nn.Embedding(TOKENS, width)
+        self.questions, self.answers = nn.Embedding(len(scenes.KINDS), width), nn.Embedding(scenes.TOKENS, width)
         self.places = nn.Parameter(torch.empty(PER_ITEM, width))
         self.fuse_in, self.fuse_out = nn.Linear(CODE + width, 4 * width), nn.Linear(4 * width, PER_ITEM * width)
         self.blocks = nn.ModuleList(Block(width, config.heads) for _ in range(config.layers))
-        self.norm, self.logits = nn.LayerNorm(width), nn.Linear(width, END + 1)
+        self.norm, self.logits = nn.LayerNorm(width), nn.Linear(width, scenes.END + 1)
         # answers at N(0, 1) would drown the pictures, and induction would not begin
         for weight, std in ((self.questions.weight, 0.1), (self.places, 0.1), (self.answers.weight, 0.3)):
             nn.init.normal_(weight, std=std)
@@ -209,28 +197,30 @@ def train_judge(*, steps: int = STEPS, tell: Tell = lambda _: None) -> bytes:
 
     def tower_loss(step: int) -> Tensor:
         """Return the tower's cross-entropy on pairs of distorted digits that `step` draws."""
-        generator = seeded_generator(0, f"tower {step}")
+        generator = scenes.seeded_generator(0, f"tower {step}")
         pairs = torch.randint(len(digits.ink), (TOWER_BATCH, 2), generator=generator)
         ink = _distort(digits.ink[pairs].flatten(0, 1), generator).unflatten(0, (-1, 2))
-        logits = net.tower.head(net.tower.features(extract_glimpses(render(ink, generator))))
+        logits = net.tower.head(net.tower.features(scenes.extract_glimpses(scenes.render(ink, generator))))
         # a tower that is sure of the digits it learnt by heart teaches the transformer to trust it on new ones
         return F.cross_entropy(logits.flatten(0, 1), digits.labels[pairs].flatten(), label_smoothing=0.1)
 
     _train(net.tower, tower_loss, steps=TOWER_STEPS, betas=(0.9, 0.999))
     net.tower.requires_grad_(False)
-    generator = seeded_generator(0, "mean")
+    generator = scenes.seeded_generator(0, "mean")
     pairs = torch.randint(len(digits.ink), (2000, 2), generator=generator)
-    net.tower.mean.copy_(net.tower.features(extract_glimpses(render(digits.ink[pairs], generator))).flatten(1).mean(0))
-    gallery = _render_gallery(net.tower, digits, generator=seeded_generator(0, "gallery"))
+    net.tower.mean.copy_(
+        net.tower.features(scenes.extract_glimpses(scenes.render(digits.ink[pairs], generator))).flatten(1).mean(0)
+    )
+    gallery = _render_gallery(net.tower, digits, generator=scenes.seeded_generator(0, "gallery"))
 
     def reader_loss(step: int) -> Tensor:
         """Return the cross-entropy of all answers in sequences that `step` draws, with fewer digits at first."""
         most_digits = 3 if step < FEW_UNTIL * steps else MOST_DIGITS
         codes, kinds, answers = _draw_sequences(
-            gallery, most_digits=most_digits, generator=seeded_generator(0, f"reader {step}")
+            gallery, most_digits=most_digits, generator=scenes.seeded_generator(0, f"reader {step}")
         )
-        is_unknown = torch.rand(answers.shape, generator=seeded_generator(0, f"unknown {step}")) < UNKNOWN_SHARE
-        logits = net(codes, kinds, answers.masked_fill(is_unknown & (answers != END), UNKNOWN))
+        is_unknown = torch.rand(answers.shape, generator=scenes.seeded_generator(0, f"unknown {step}")) < UNKNOWN_SHARE
+        logits = net(codes, kinds, answers.masked_fill(is_unknown & (answers != scenes.END), scenes.UNKNOWN))
         return F.cross_entropy(logits.flatten(0, 2), answers.flatten())
 
     _train(net, reader_loss, steps=steps, betas=(0.9, 0.95), tell=tell)
@@ -271,7 +261,7 @@ def _distort(ink: Tensor, generator: torch.Generator) -> Tensor:
 
 
 @torch.no_grad()
-def _render_gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
+def _render_gallery(tower: Tower, digits: scenes.Digits, *, generator: torch.Generator) -> Tensor:
     """Return the tower's codes (100, 200, 20) of pictures of each pair of digits, pair (l, r) in row 10 l + r."""
     pairs = torch.arange(CLASSES * CLASSES).repeat_interleave(RENDERED)  # (20000,)
     labels = torch.stack([pairs // CLASSES, pairs % CLASSES], dim=-1)  # (20000, 2)
@@ -279,7 +269,7 @@ def _render_gallery(tower: Tower, digits: Digits, *, generator: torch.Generator)
     counts = torch.tensor([len(row) for row in rows])
     table = nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (10, most)
     picks = (torch.rand(labels.shape, generator=generator) * counts[labels]).long()
-    features = tower.features(extract_glimpses(render(digits.ink[table[labels, picks]], generator)))
+    features = tower.features(scenes.extract_glimpses(scenes.render(digits.ink[table[labels, picks]], generator)))
     return tower.codes(features).unflatten(0, (CLASSES * CLASSES, RENDERED))
 
 
@@ -292,11 +282,11 @@ def _draw_sequences(gallery: Tensor, *, most_digits: int, generator: torch.Gener
     digit_order = torch.rand(BATCH, CLASSES, generator=generator).argsort(-1)  # the first `count` of each row occur
     slots = (torch.rand(BATCH, ITEMS * 2, generator=generator) * count).long()
     digits = digit_order.gather(1, slots).view(BATCH, ITEMS, 2)
-    kinds = torch.randint(len(KINDS), (BATCH, ITEMS), generator=generator)
-    lexicon = torch.rand(BATCH, len(WORDS), generator=generator).argsort(-1)[:, :CLASSES]
+    kinds = torch.randint(len(scenes.KINDS), (BATCH, ITEMS), generator=generator)
+    lexicon = torch.rand(BATCH, len(scenes.WORDS), generator=generator).argsort(-1)[:, :CLASSES]
     words = lexicon.gather(1, digits.flatten(1)).view(BATCH, ITEMS, 2)
     first = torch.where(kinds == scenes.RIGHT, words[..., 1], words[..., 0])
-    second = torch.where(kinds == scenes.BOTH, words[..., 1], END)
+    second = torch.where(kinds == scenes.BOTH, words[..., 1], scenes.END)
     picture = torch.randint(RENDERED, (BATCH, ITEMS), generator=generator)
     codes = gallery[digits[..., 0] * CLASSES + digits[..., 1], picture]
     return codes, kinds, torch.stack([first, second], dim=-1)

@@ -19,7 +19,6 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from storage.storage_errors import list_some
 from tasks.lever.data.embeddings import NOT_OF_TORCH, Inert, load_torch, read_header
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe, Sampler, SelectionRule, Verdict
@@ -60,9 +59,6 @@ def _read_own(data: bytes, where: str) -> tuple[PointerSelector, dict[str, JsonV
         about: Any = json.loads(read_header(data)["trivet"])
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ValueError(f"its header is of another format: {str(about)[:80]}")
-        if about["config"].get("prior"):
-            problem = f"{where} begins as a rule (the option `prior`, which was removed)"
-            raise FileUnusable(f"{problem}; train it anew, or use a better rule: `trivet lever predict mmr:0.5 …`")
         config, meta = PointerConfig.model_validate(about["config"]), cast(dict[str, JsonValue], about["meta"])
     except (LookupError, ValueError, TypeError, ValidationError) as error:
         raise FileUnusable(
@@ -92,7 +88,9 @@ def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: st
 
 def list_keys(keys: Iterable[str]) -> str:
     """List the first NAMED_AT_MOST keys, sorted, and how many more there are."""
-    return list_some(sorted(keys), NAMED_AT_MOST)
+    ordered = sorted(keys)
+    more = len(ordered) - NAMED_AT_MOST
+    return ", ".join(ordered[:NAMED_AT_MOST]) + (f" … and {more} more" if more > 0 else "")
 
 
 SEED_SUFFIXES = (".ckpt", ".pt", ".pth")

@@ -19,36 +19,13 @@ from numpy.typing import NDArray
 
 from models.pointer import PointerSelector
 from tasks import progress
+from tasks.lever import lever_records as records
 from tasks.lever.data.candidate_pools import DECIMALS, Banks, Pair, draw_pools, find_nearest, generator_of
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.judge.judging import Judging, Judgment, PromptedQuery
 from tasks.lever.learning.training_inputs import Setting, predict_greedily
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_options import OracleSettings
-from tasks.lever.lever_records import (
-    DISTINCT,
-    DPP,
-    MMR,
-    ORACLE,
-    RANDOM,
-    RIVALS,
-    SEED_CHOICES,
-    SELECTED,
-    SIMILARITY,
-    SIMILARITY_POOL,
-    SIMILARITY_VOTE,
-    UNTRAINED,
-    ZERO_SHOT,
-    Outcome,
-    Pointer,
-    PoolRecipe,
-    Pools,
-    Sampler,
-    Search,
-    SelectionRule,
-    SelectorResult,
-    Verdict,
-)
 
 Demonstrations = Mapping[str, tuple[str, ...]]
 """Query → ids of its demonstrations, in the order in which they are shown."""
@@ -61,12 +38,12 @@ VOTERS = 8
 CLASSES = "classes of candidates"
 """Entry of `NEEDED` for selectors that need the classes of the candidates beside embeddings."""
 NEEDED: dict[str, set[str]] = {
-    SIMILARITY: {"joint"},
-    SIMILARITY_VOTE: {"joint", CLASSES},
-    MMR: {"joint"},
-    DISTINCT: {"joint", "images", "texts"},  # of texts alone, equal questions are equal candidates
-    DPP: {"joint"},
-    SIMILARITY_POOL: {"joint"},
+    records.SIMILARITY: {"joint"},
+    records.SIMILARITY_VOTE: {"joint", CLASSES},
+    records.MMR: {"joint"},
+    records.DISTINCT: {"joint", "images", "texts"},  # of texts alone, equal questions are equal candidates
+    records.DPP: {"joint"},
+    records.SIMILARITY_POOL: {"joint"},
     "TextSimSampler": {"texts"},
     "ImgSimSampler": {"images"},
     "MixSampler": {"images", "texts"},
@@ -76,7 +53,7 @@ NEEDED: dict[str, set[str]] = {
 
 def available_selectors(available: Collection[str]) -> tuple[str, ...]:
     """Return the selectors without training that these embeddings and classes, named as in `NEEDED`, allow."""
-    return tuple(name for name in UNTRAINED if NEEDED.get(name, set()) <= {*available})
+    return tuple(name for name in records.UNTRAINED if NEEDED.get(name, set()) <= {*available})
 
 
 def untrained_selectors(
@@ -94,28 +71,30 @@ def untrained_selectors(
     classes: the class of each candidate; empty where items have none. tuned: weights of rules, as in `Verdict`.
     """
 
-    def choose_by_sampler(sampler: Sampler, *, shots: int) -> Demonstrations:
+    def choose_by_sampler(sampler: records.Sampler, *, shots: int) -> Demonstrations:
         """Choose what a sampler draws for a pool of `shots`, its first last. Raises PoolTooSmall, FileUnusable."""
-        drawn = draw_pools(queries, candidates, banks, recipe=PoolRecipe(sampler=sampler, size=shots), seed=seed)
+        drawn = draw_pools(
+            queries, candidates, banks, recipe=records.PoolRecipe(sampler=sampler, size=shots), seed=seed
+        )
         return {query: tuple(reversed(names)) for query, names in drawn.pools.items()}
 
     choosers: dict[str, Choose] = {
-        ZERO_SHOT: lambda **_: dict.fromkeys(queries, ()),
-        RANDOM: partial(choose_at_random, queries, candidates, seed=seed),
-        SIMILARITY_POOL: lambda *, shots: {
+        records.ZERO_SHOT: lambda **_: dict.fromkeys(queries, ()),
+        records.RANDOM: partial(choose_at_random, queries, candidates, seed=seed),
+        records.SIMILARITY_POOL: lambda *, shots: {
             query: choose_nearest([query], pools[query], banks["joint"], shots=shots)[query] for query in queries
         },
     }
-    choosers |= {sampler: partial(choose_by_sampler, sampler) for sampler in SEED_CHOICES}
-    for name in RIVALS:
+    choosers |= {sampler: partial(choose_by_sampler, sampler) for sampler in records.SEED_CHOICES}
+    for name in records.RIVALS:
         weight = (tuned or {}).get(name, WEIGHTS.get(name, (0.0,))[-1])
-        rule = SelectionRule.model_validate({"name": name, "weight": weight, "classes": classes})
+        rule = records.SelectionRule.model_validate({"name": name, "weight": weight, "classes": classes})
         choosers[name] = partial(choose_by_rule, rule, queries, candidates, banks)
     return {name: choosers[name] for name in available_selectors({*banks, *([CLASSES] if classes else [])})}
 
 
 def choose_by_rule(
-    rule: SelectionRule, queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, shots: int
+    rule: records.SelectionRule, queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, shots: int
 ) -> Demonstrations:
     """Choose by a rule, its first choice last. Raises FileUnusable for missing embeddings, PoolTooSmall."""
     if missing := NEEDED[rule.name] - {*banks, CLASSES, "images"}:
@@ -181,7 +160,7 @@ def choose_by_vote(
     return {query: demonstrations[query] for query in queries}
 
 
-WEIGHTS: dict[str, tuple[float, ...]] = {MMR: (0.3, 0.5, 0.7, 1.0), DPP: (0.02, 0.05, 0.1, 0.2)}
+WEIGHTS: dict[str, tuple[float, ...]] = {records.MMR: (0.3, 0.5, 0.7, 1.0), records.DPP: (0.02, 0.05, 0.1, 0.2)}
 """Weights of unlikeness that are tried on the validation queries; the last where nothing was tried."""
 
 
@@ -280,7 +259,7 @@ PERFECT = 1 - 1e-9
 
 def measure_selectors(
     setting: Setting,
-    pools: Pools,
+    pools: records.Pools,
     selectors: Mapping[str, PointerSelector],
     *,
     banks: Banks,
@@ -288,8 +267,8 @@ def measure_selectors(
     trained_shots: int,
     oracle: OracleSettings,
     seed: int,
-    verdict: Verdict,
-) -> tuple[SelectorResult, ...]:
+    verdict: records.Verdict,
+) -> tuple[records.SelectorResult, ...]:
     """Evaluate every selector with every number of shots on the test queries, zero-shot, and the oracle if it may ask.
 
     verdict: which of the last trained selector and a rule is `selected`, and the weights of rules.
@@ -302,7 +281,7 @@ def measure_selectors(
     results = judge_selectors(choosers, queries, pools, judge, shots=sorted({0, *shots}))  # 0: zero-shot, always a row
     source = verdict.stage if verdict.is_learned else verdict.rule.name
     results += tuple(
-        result.model_copy(update={"selector": SELECTED}) for result in results if result.selector == source
+        result.model_copy(update={"selector": records.SELECTED}) for result in results if result.selector == source
     )
     if oracle.most_judgments == 0:
         return results
@@ -330,7 +309,9 @@ def show_nearest_last(rules: Mapping[str, Choose], setting: Setting) -> dict[str
     return {name: partial(choose, rule) for name, rule in rules.items()}
 
 
-def choose_by_selector(selector: PointerSelector, setting: Setting, pools: Pools, queries: Sequence[str]) -> Choose:
+def choose_by_selector(
+    selector: PointerSelector, setting: Setting, pools: records.Pools, queries: Sequence[str]
+) -> Choose:
     """Return a trained selector as one that chooses for these queries from their pools."""
     of_queries = {query: pools.pools[query] for query in queries}
 
@@ -342,8 +323,8 @@ def choose_by_selector(selector: PointerSelector, setting: Setting, pools: Pools
 
 
 def judge_selectors(
-    choosers: Mapping[str, Choose], queries: Sequence[str], pools: Pools, judge: Judge, *, shots: Sequence[int]
-) -> tuple[SelectorResult, ...]:
+    choosers: Mapping[str, Choose], queries: Sequence[str], pools: records.Pools, judge: Judge, *, shots: Sequence[int]
+) -> tuple[records.SelectorResult, ...]:
     """Return a result for each number of shots and selector, in this order, judged at once; 0 is for `zero_shot` alone.
 
     Raises PoolTooSmall, and as `judge` does.
@@ -352,23 +333,25 @@ def judge_selectors(
         (name, count): choose(shots=count)
         for count in shots
         for name, choose in choosers.items()
-        if (count == 0) == (name == ZERO_SHOT)
+        if (count == 0) == (name == records.ZERO_SHOT)
     }
     prompts = [PromptedQuery(query, of_query[query]) for of_query in demonstrations.values() for query in queries]
     outcomes = iter(judge_prompts(prompts, pools, judge))
     return tuple(
-        SelectorResult(selector=name, shots=count, outcomes=tuple(next(outcomes) for _ in queries))
+        records.SelectorResult(selector=name, shots=count, outcomes=tuple(next(outcomes) for _ in queries))
         for name, count in demonstrations
     )
 
 
-def judge_prompts(prompts: Sequence[PromptedQuery], pools: Pools, judge: Judge) -> list[Outcome]:
+def judge_prompts(prompts: Sequence[PromptedQuery], pools: records.Pools, judge: Judge) -> list[records.Outcome]:
     """Judge each prompt and return the outcomes, in order; the pointer is empty where not all shown is in the pool."""
-    outcomes = list[Outcome]()
+    outcomes = list[records.Outcome]()
     for prompt, judgment in zip(prompts, judge(prompts), strict=True):
         pool, demonstrations = pools.pools[prompt.query], prompt.demonstrations
         pointer = tuple(map(pool.index, demonstrations)) if {*demonstrations} <= {*pool} else ()
-        outcomes.append(Outcome(query=prompt.query, pointer=pointer, shown=demonstrations, **judgment._asdict()))
+        outcomes.append(
+            records.Outcome(query=prompt.query, pointer=pointer, shown=demonstrations, **judgment._asdict())
+        )
     return outcomes
 
 
@@ -382,7 +365,7 @@ def _with_progress(judging: Judging, stage: str) -> Judge:
     return judge
 
 
-def find_unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
+def find_unanswered(results: Sequence[records.SelectorResult]) -> dict[str, str]:
     """Return, by `SELECTOR, N shots, query ID`, why the judge did not answer what it may answer another time."""
     reasons: dict[str, str] = {}
     for result in results:
@@ -395,24 +378,26 @@ def find_unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
 
 def search_best(
     queries: Sequence[str],
-    pools: Pools,
+    pools: records.Pools,
     judge: Judge,
     *,
     shots: int,
     seed: int,
-    results: Iterable[SelectorResult] = (),
+    results: Iterable[records.SelectorResult] = (),
     most_judgments: int | None = None,
-) -> SelectorResult:
+) -> records.SelectorResult:
     """Find for each query the pointer with the highest accuracy, of equals the one that was tried first.
 
     All ordered pointers of a pool are tried, or `BEST_OF` of them; a query is done with its first entirely right one.
     results: of other selectors; those of as many shots count as tried, so that none is better than the oracle.
     most_judgments: limit of the search; the best so far counts, and `search` says whether it is a lower bound.
     """
-    best = {query: Outcome(query=query, pointer=(), shown=(), failed="no pointer was judged") for query in queries}
+    best = {
+        query: records.Outcome(query=query, pointer=(), shown=(), failed="no pointer was judged") for query in queries
+    }
     scored: dict[str, set[tuple[str, ...]]] = {query: set() for query in queries}
 
-    def add(outcome: Outcome) -> None:
+    def add(outcome: records.Outcome) -> None:
         """Note what was scored for a query, and the outcome if it is the query's best."""
         if outcome.accuracy is not None:
             scored[outcome.query].add(outcome.shown)
@@ -448,28 +433,28 @@ def search_best(
         if len(affordable) < len(prompts):
             break
         size = min(2 * size, LARGEST_ROUND)
-    return SelectorResult(
-        selector=ORACLE,
+    return records.SelectorResult(
+        selector=records.ORACLE,
         shots=shots,
         outcomes=tuple(best.values()),
-        search=Search(judged=judged, settled=sum(map(is_settled, queries)), queries=len(queries)),
+        search=records.Search(judged=judged, settled=sum(map(is_settled, queries)), queries=len(queries)),
     )
 
 
-def _draw_pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:
+def _draw_pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[records.Pointer]:
     """Yield all ordered pointers in random order, or `BEST_OF` distinct ones where there are too many."""
     if shots <= ALL_UP_TO_SHOTS or math.perm(size, shots) <= BEST_OF:
         pointers = tuple(permutations(range(size), shots))
         for number in rng.permutation(len(pointers)).astype(np.int32):
             yield pointers[number]
     else:
-        drawn = set[Pointer]()
+        drawn = set[records.Pointer]()
         while len(drawn) < BEST_OF:
-            pointer: Pointer = tuple(rng.choice(size, shots, replace=False).tolist())
+            pointer: records.Pointer = tuple(rng.choice(size, shots, replace=False).tolist())
             if pointer not in drawn:
                 drawn.add(pointer)
                 yield pointer
 
 
-def _accuracy_of(outcome: Outcome) -> float:
+def _accuracy_of(outcome: records.Outcome) -> float:
     return -1.0 if outcome.accuracy is None else outcome.accuracy

@@ -12,25 +12,16 @@ from pydantic import Field, JsonValue
 from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
+from tasks.lever import lever_records as records
 from tasks.lever.learning.lever_plots import draw_accuracy, draw_curves
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, SelectorScore, Summary
-from tasks.lever.lever_records import (
-    TRAINED,
-    Curve,
-    Dataset,
-    Evaluated,
-    Outcome,
-    TrainedSelector,
-    VqaItem,
-    digest_items,
-)
 
 
 class SeedReport(Record):
     """The trained selectors and the evaluation of one seed."""
 
     seed: int
-    trained: tuple[TrainedSelector, ...] = ()
+    trained: tuple[records.TrainedSelector, ...] = ()
     evaluated: Ref | None = None
     """Artifact with the Evaluated of this seed; None where the run ended before."""
 
@@ -71,7 +62,7 @@ def lever_plus_json(summary: Summary) -> dict[str, dict[str, float]]:
     seeds = f"seeds={'+'.join(map(str, summary.seeds))}"
     table: dict[str, dict[str, float]] = {}
     for score in summary.figures:
-        name = score.selector.upper() if score.selector in TRAINED else score.selector
+        name = score.selector.upper() if score.selector in records.TRAINED else score.selector
         info = (
             f"{about.dataset}-{name}-{about.sampler}-candidate_num:{about.pool_size}-{about.judge}-"
             f"test_data_num={score.accuracy.n}-{seeds}"
@@ -151,7 +142,7 @@ def render_markdown(summary: Summary, *, files: Sequence[str] = (), plots: Mappi
 
 
 def database_rows(
-    report: LeverReport, dataset: Dataset, evaluated: Callable[[], Iterable[Evaluated]]
+    report: LeverReport, dataset: records.Dataset, evaluated: Callable[[], Iterable[records.Evaluated]]
 ) -> rows.Evaluated:
     """Return a run with a summary as rows of tables. evaluated: reads the results of all seeds, anew at each call."""
     summary = report.summary
@@ -160,7 +151,7 @@ def database_rows(
     # without what changes no score: runs are compared where all of these are equal
     settings = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
     # the headline is the last stage that was trained, with the shots that it was trained for
-    headline = next((score for score in map(summary.score_of, reversed(TRAINED)) if score), None)
+    headline = next((score for score in map(summary.score_of, reversed(records.TRAINED)) if score), None)
     results: list[rows.Result] = []
     for score in summary.figures:
         is_headline = headline is not None and score == headline
@@ -180,8 +171,8 @@ def database_rows(
         ),
         dataset=rows.Dataset(
             name=f"{dataset.name}/test",
-            source="official VQA files" if isinstance(dataset.test[0], VqaItem) else "files of its authors",
-            checksum=digest_items(dataset.test),
+            source="official VQA files" if isinstance(dataset.test[0], records.VqaItem) else "files of its authors",
+            checksum=records.digest_items(dataset.test),
             count=len(dataset.test),
         ),
         settings=rows.EvalSettings(name="lever", parameters={**settings, **about, "seeds": list(summary.seeds)}),
@@ -196,7 +187,7 @@ def _make_result(metric: str, shots: int, estimate: SeedEstimate, *, headline: b
 
 
 def _make_samples(
-    headline: SelectorScore | None, dataset: Dataset, evaluated: Iterable[Evaluated]
+    headline: SelectorScore | None, dataset: records.Dataset, evaluated: Iterable[records.Evaluated]
 ) -> Iterator[rows.Sample]:
     """Yield a sample for each question of each seed; `repeat` counts the seeds.
 
@@ -206,7 +197,7 @@ def _make_samples(
     headline_key = f"{headline.selector}@{headline.shots}" if headline else ""
     fields = {"pointer", "shown", "answer", "accuracy", "failed"}
     for repeat, seed_results in enumerate(evaluated):
-        of_query: dict[str, dict[str, Outcome]] = {}
+        of_query: dict[str, dict[str, records.Outcome]] = {}
         for result in seed_results.results:
             for outcome in result.outcomes:
                 of_query.setdefault(outcome.query, {})[f"{result.selector}@{result.shots}"] = outcome
@@ -231,7 +222,9 @@ def _make_samples(
 
 def result_files(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
     """Return Lever-Plus' JSON, all scores, and plots as PNGs, of curves where something was trained, by file name."""
-    trainings = [(selector, artifacts.load(Curve, selector.curve)) for seed in seeds for selector in seed.trained]
+    trainings = [
+        (selector, artifacts.load(records.Curve, selector.curve)) for seed in seeds for selector in seed.trained
+    ]
     tables = {"accuracy.json": lever_plus_json(summary), "figures.json": summary.model_dump(mode="json")}
     files = {name: json.dumps(table, indent=2, ensure_ascii=False).encode() + b"\n" for name, table in tables.items()}
     files["accuracy.png"] = draw_accuracy(summary)

@@ -16,20 +16,7 @@ from typing import Any
 import numpy as np
 
 from storage.records import Record
-from tasks.lever.lever_records import (
-    ORACLE,
-    RANDOM,
-    RULES,
-    SELECTORS,
-    SIMILARITY,
-    SIMILARITY_POOL,
-    TRAINED,
-    UNTRAINED,
-    ZERO_SHOT,
-    Conditions,
-    Evaluated,
-    Verdict,
-)
+from tasks.lever import lever_records as records
 from tasks.measure.estimates import Values, percentiles, resample_crossed
 
 Key = tuple[str, int]
@@ -75,14 +62,14 @@ class Gain(Record):
 class Summary(Record):
     """The scores and gains of a run, under equal conditions."""
 
-    conditions: Conditions
+    conditions: records.Conditions
     seeds: tuple[int, ...]
     figures: tuple[SelectorScore, ...]
     """The scores, ordered by shots, then by selector."""
     headline: Gain | None = None
     """The last trained stage over the strongest rule on these very queries, at the shots that it was trained for."""
     gains: tuple[Gain, ...]
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[records.Verdict, ...] = ()
     """Whether a trained selector or a rule is `selected`, in the order of the seeds."""
 
     def score_of(self, selector: str, *, shots: int | None = None) -> SelectorScore | None:
@@ -93,10 +80,10 @@ class Summary(Record):
     def compared(self) -> tuple[SelectorScore, ...]:
         """Return the scores at the shots that the selectors were trained for, and zero-shot."""
         shots = self.conditions.trained_shots
-        return tuple(score for score in self.figures if score.shots == shots or score.selector == ZERO_SHOT)
+        return tuple(score for score in self.figures if score.shots == shots or score.selector == records.ZERO_SHOT)
 
 
-def summarise(evaluated: Sequence[Evaluated]) -> Summary:
+def summarise(evaluated: Sequence[records.Evaluated]) -> Summary:
     """Summarise the evaluations of several seeds under the same conditions."""
     seeds = [seed_results.seed for seed_results in evaluated]
     accuracy = _tabulate(evaluated)
@@ -125,19 +112,21 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
     about = evaluated[0].conditions
     # a stage is paired with the strongest rule first
     gain_of = {
-        gain.better: gain for gain in reversed(gains) if gain.worse in RULES and gain.shots == about.trained_shots
+        gain.better: gain
+        for gain in reversed(gains)
+        if gain.worse in records.RULES and gain.shots == about.trained_shots
     }
     return Summary(
         conditions=about,
         seeds=tuple(seeds),
         figures=tuple(scores.values()),
-        headline=next((gain_of[stage] for stage in reversed(TRAINED) if stage in gain_of), None),
+        headline=next((gain_of[stage] for stage in reversed(records.TRAINED) if stage in gain_of), None),
         gains=gains,
         verdicts=tuple(seed_results.verdict for seed_results in evaluated if seed_results.verdict),
     )
 
 
-def _tabulate(evaluated: Sequence[Evaluated]) -> dict[Key, Values]:
+def _tabulate(evaluated: Sequence[records.Evaluated]) -> dict[Key, Values]:
     """Return accuracies (R seeds, Q queries) by selector and shots, NaN where not scored, without tables of NaN."""
     results = [result for seed_results in evaluated for result in seed_results.results]
     queries = dict.fromkeys(outcome.query for result in results for outcome in result.outcomes)
@@ -150,8 +139,10 @@ def _tabulate(evaluated: Sequence[Evaluated]) -> dict[Key, Values]:
             for outcome in result.outcomes:
                 if outcome.accuracy is not None:
                     table[row, column[outcome.query]] = outcome.accuracy
-    rank_of = {selector: float(number) for number, selector in enumerate(SELECTORS)}  # others stand before the oracle
-    ordered = sorted(tables, key=lambda key: (key[1], rank_of.get(key[0], rank_of[ORACLE] - 0.5), key[0]))
+    rank_of = {
+        selector: float(number) for number, selector in enumerate(records.SELECTORS)
+    }  # others stand before the oracle
+    ordered = sorted(tables, key=lambda key: (key[1], rank_of.get(key[0], rank_of[records.ORACLE] - 0.5), key[0]))
     return {key: tables[key] for key in ordered if not np.isnan(tables[key]).all()}
 
 
@@ -195,13 +186,17 @@ def _pair_selectors(scores: Mapping[Key, SelectorScore]) -> list[tuple[Key, Key]
     pairs: list[tuple[Key, Key]] = []
     for shots in dict.fromkeys(key[1] for key in scores):
         names = [name for name, count in scores if count == shots]
-        trained = [name for name in reversed(names) if name not in (*UNTRAINED, ORACLE)]
-        stages = [name for name in reversed(TRAINED) if name in names]
-        rules = [name for name in RULES if name in names]
-        strongest = max(rules, key=lambda name: scores[name, shots].accuracy.value, default=SIMILARITY)
-        comparisons = [(name, rule) for rule in dict.fromkeys((strongest, SIMILARITY)) for name in trained]
-        comparisons += [(name, SIMILARITY_POOL) for name in stages[:1] if strongest != SIMILARITY_POOL]
-        comparisons += [*pairwise(stages), (SIMILARITY, RANDOM), (SIMILARITY, ZERO_SHOT)]
-        keys = [((better, shots), (worse, 0 if worse == ZERO_SHOT else shots)) for better, worse in comparisons]
+        trained = [name for name in reversed(names) if name not in (*records.UNTRAINED, records.ORACLE)]
+        stages = [name for name in reversed(records.TRAINED) if name in names]
+        rules = [name for name in records.RULES if name in names]
+        strongest = max(rules, key=lambda name: scores[name, shots].accuracy.value, default=records.SIMILARITY)
+        comparisons = [(name, rule) for rule in dict.fromkeys((strongest, records.SIMILARITY)) for name in trained]
+        comparisons += [(name, records.SIMILARITY_POOL) for name in stages[:1] if strongest != records.SIMILARITY_POOL]
+        comparisons += [
+            *pairwise(stages),
+            (records.SIMILARITY, records.RANDOM),
+            (records.SIMILARITY, records.ZERO_SHOT),
+        ]
+        keys = [((better, shots), (worse, 0 if worse == records.ZERO_SHOT else shots)) for better, worse in comparisons]
         pairs += [(better, worse) for better, worse in keys if better in scores and worse in scores]
     return pairs
