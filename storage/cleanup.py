@@ -98,20 +98,16 @@ def _mark(store: Artifacts, listed: Iterable[Artifact], results: Results, stayin
     marked: set[str] = set()
     fresh = {ref.digest for _, ref in store.notes()}
     for name in staying:
-        fresh |= _digests_in(results.read(name) or b"")
+        fresh |= {digest.decode() for digest in DIGEST.findall(results.read(name) or b"")}
     while fresh:
         marked |= fresh
         named_here: set[str] = set()
         for digest in fresh & by_digest.keys():
             with suppress(MissingArtifact, DamagedArtifact):
                 if store.starts_with(by_digest[digest], (b"{", b"[")):  # vectors and images are not read
-                    named_here |= _digests_in(store.get(by_digest[digest]))
+                    named_here |= {name.decode() for name in DIGEST.findall(store.get(by_digest[digest]))}
         fresh = named_here - marked
     return marked
-
-
-def _digests_in(data: bytes) -> set[str]:
-    return {digest.decode() for digest in DIGEST.findall(data)}
 
 
 def _remove_leftovers(root: Path, *, older_than: timedelta, now: datetime, dry_run: bool) -> Iterator[Removal]:

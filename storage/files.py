@@ -33,6 +33,10 @@ PARTS = {
 }
 """Names in a home that are ours: TRIVET_HOME may be a folder with other things in it, which are left alone."""
 
+SECRET_PARTS = frozenset({"api", "postgres", "prefect", "serve-token", "server", "service"})
+"""Those of PARTS that hold secrets, or databases that do."""
+AMONG_SECRETS = "it lies where TRIVET_HOME keeps secrets, of which no run reads anything; name another place"
+
 _homes: set[Path] = set()
 
 LEAST_FREE_BYTES = 16 << 20
@@ -195,6 +199,15 @@ def close_home(home: Path) -> None:
         for passage in PASSAGES[1:]:
             for path in (home / passage).iterdir() if (home / passage).is_dir() else ():
                 _close(path, home)
+
+
+def is_secret(path: Path | str) -> bool:
+    """Return whether `path`, links followed, lies among the secrets of a home that this process works in."""
+    try:
+        real = f"{os.path.realpath(path)}/"
+    except ValueError:  # a text with a NUL or half of a character, which is no path
+        return False
+    return any(real.startswith(f"{os.path.realpath(home / part)}/") for home in _homes for part in SECRET_PARTS)
 
 
 def _close(path: Path, home: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 from pydantic import ConfigDict, JsonValue, TypeAdapter
-from sqlalchemy import Connection, RowMapping, Select, exists, func, insert, select, update
+from sqlalchemy import Connection, Select, exists, func, insert, select, update
 
 from storage.connections import Reconnecting
 from storage.records import Record
@@ -62,7 +62,8 @@ class Sessions:
         """Return a new session on the index at this path."""
         row = {"id": str(uuid4()), "index_path": escape(index)}
         statement = insert(chat_sessions).values(row).returning(*chat_sessions.c)
-        return _session(self._database.run(lambda connection: connection.execute(statement).mappings().one()))
+        row = self._database.run(lambda connection: connection.execute(statement).mappings().one())
+        return Session.model_validate(unescape_row(row))
 
     def append(self, session_id: str, *, question: str, answered: JsonValue) -> int:
         """Add a turn, and return its number. Raises UnknownSession when the session is gone."""
@@ -91,7 +92,7 @@ class Sessions:
     def latest(self, index: str) -> Session | None:
         """Return the session on this index that was used last; None where there is none with a question."""
         rows = self._database.rows(_select_sessions().where(chat_sessions.c.index_path == escape(index)).limit(1))
-        return _session(rows[0]) if rows else None
+        return Session.model_validate(unescape_row(rows[0])) if rows else None
 
     def recent(self, n: int, *, words: str = "") -> tuple[Session, ...]:
         """Return the `n` sessions of any index used last with a question, and a turn that holds `words` in any case."""
@@ -100,7 +101,7 @@ class Sessions:
             turn_text = chat_turns.c.question + "\n" + chat_turns.c.answered["answer"].astext
             matches = turn_text.icontains(escape(words), autoescape=True)
             query = query.where(exists().where(chat_turns.c.session_id == chat_sessions.c.id, matches))
-        return tuple(_session(row) for row in self._database.rows(query))
+        return tuple(Session.model_validate(unescape_row(row)) for row in self._database.rows(query))
 
     def get(self, prefix: str) -> Session:
         """Return the session whose id is, or begins with, `prefix`. Raises UnknownSession."""
@@ -116,7 +117,7 @@ class Sessions:
         if len(rows) > 1:
             ids = ", ".join(row["id"] for row in rows)
             raise UnknownSession(f"{len(rows)} or more sessions begin with {prefix}: {ids}; give more of the id")
-        return _session(rows[0])
+        return Session.model_validate(unescape_row(rows[0]))
 
     def _latest_sessions(self) -> str:
         names = ", ".join(f"{session.short_id} ({session.title})" for session in self.recent(LISTED_SESSIONS))
@@ -127,7 +128,3 @@ def _select_sessions() -> Select[Any]:
     """Return the query of the sessions that have a question, the one used last before the others."""
     query = select(chat_sessions).where(chat_sessions.c.title.is_not(None))
     return query.order_by(chat_sessions.c.updated_at.desc(), chat_sessions.c.id)
-
-
-def _session(row: RowMapping) -> Session:
-    return Session.model_validate(unescape_row(row))

@@ -14,22 +14,27 @@ from pydantic import BeforeValidator, PlainSerializer, ValidationError, model_va
 
 from flows.running.settings import settings as read_settings
 from storage.engines import index_name, is_address, place_of, read_address
-from storage.records import Record
+from storage.files import AMONG_SECRETS, is_secret
+from storage.records import Record, leaves_in
 from tasks.evaluation.yaml_file import read_yaml
 
 Kind = Literal["command", "option", "format", "configuration", "environment"]
 
 
 class FlowConfig(Record):
-    """Parameters of a flow: without secrets, since a run is stored with them."""
+    """Parameters of a flow: without secrets, since a run is stored with them, and without paths to secrets."""
 
     @model_validator(mode="after")
     def _keeps_no_secret(self) -> Self:
         """Return the configuration. Raises ConfigUnusable, with the field's path, for one that holds a secret."""
         from tasks.evaluation.evaluation_records import WITHOUT_SECRET, find_secret
 
-        if place := find_secret(self.model_dump(mode="json")):
+        values = self.model_dump(mode="json")
+        if place := find_secret(values):
             raise ConfigUnusable(f"{place}: {WITHOUT_SECRET}")
+        for _, text in leaves_in(values):
+            if isinstance(text, str) and is_secret(text):
+                raise ConfigUnusable(f"{text}: {AMONG_SECRETS}")
         return self
 
 

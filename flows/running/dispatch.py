@@ -94,8 +94,9 @@ def send(sent: SentStep, deployment: str) -> Any:
         return open_outcome(outcome)
     if record := results().read(sent.key):
         return ResultRecord[Any].deserialize(record).result
+    why = child.state.message or "no reason was given"
     raise PoolStepFailed(
-        f"{child.name} ended as {child.state.name} on its pool: {child.state.message or 'no reason was given'}. "
+        f"{child.name} ended as {child.state.name} on its pool: {why.rstrip('.')}. "
         "Retry this run, not that one: a child that is retried alone does not resume its parent."
     )
 
@@ -118,7 +119,7 @@ def _find_under_way(client: SyncPrefectClient, sent: SentStep, deployment: str) 
         raise PoolStepFailed(
             f"TRIVET_GPU_DEPLOYMENT names {deployment!r}, which the server does not know; run `trivet deploy`"
         ) from error
-    of_step = {"tags": {"all_": [_tag(sent.key)]}, "state": {"type": {"any_": UNDER_WAY}}}
+    of_step = {"tags": {"all_": [f"step:{sent.key[:16]}"]}, "state": {"type": {"any_": UNDER_WAY}}}
     runs = client.read_flow_runs(
         flow_run_filter=FlowRunFilter.model_validate(of_step),
         deployment_filter=DeploymentFilter.model_validate({"id": {"any_": [pool.id]}}),
@@ -137,15 +138,11 @@ def _start(sent: SentStep, deployment: str, *, part_of: str) -> FlowRun:
         deployment,
         parameters={"entry": sent.step, "params": params},
         flow_run_name=part_name(sent.name, part_of),
-        tags=["gpu", _tag(sent.key)],
+        tags=["gpu", f"step:{sent.key[:16]}"],
         timeout=0,  # returns at once: `_wait_for` also notices that the parent was cancelled
         as_subflow=True,
     )
     return child
-
-
-def _tag(key: str) -> str:
-    return f"step:{key[:16]}"
 
 
 def _wait_for(client: SyncPrefectClient, child: FlowRun, own_runs: list[UUID]) -> FlowRun:

@@ -202,7 +202,7 @@ def _resolve_entry(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **flags,
         "model": entry.backend,
-        "model_name": called or _model_name_of(entry),
+        "model_name": called or (None if entry.backend in FILE_OF else entry.name),
         "model_args": _args_of(entry, model_args),
         "price": flags["price"] or price,
     }
@@ -225,11 +225,6 @@ def _args_of(entry: Entry, model_args: Mapping[str, Any]) -> dict[str, Any]:
     # a rate has several names: a typed one replaces that of the entry under any of them
     replaced = {alias for names in CALLS.values() for alias in names if typed.keys() & set(names)}
     return {name: value for name, value in own.items() if value is not None and name not in replaced} | typed
-
-
-def _model_name_of(entry: Entry) -> str | None:
-    """Return the name of the model in results; None for a recording or a script."""
-    return None if entry.backend in FILE_OF else entry.name
 
 
 def _model_of(flags: Mapping[str, Any]) -> ModelSpec:
@@ -258,7 +253,8 @@ def judge_of(annotator: str, annotator_args: Any) -> ModelSpec:
     """Build the spec of the judge; without a backend it is at an OpenAI-compatible endpoint. Raises OptionUnusable."""
     args = _read_pairs(annotator_args, "annotator_args")
     if entry := _entry_of(annotator, "annotator_model"):
-        return _build_spec(entry.backend, _model_name_of(entry), _args_of(entry, args), role="JUDGE")
+        name = None if entry.backend in FILE_OF else entry.name  # a recording or a script has none in results
+        return _build_spec(entry.backend, name, _args_of(entry, args), role="JUDGE")
     backend, _, name = annotator.partition(":")
     if backend not in backends():
         backend, name = "openai", annotator

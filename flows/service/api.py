@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -110,6 +111,14 @@ class NotAdmitted(ApiFailed, Refused):
 
 class ApiAway(ApiFailed):
     """The Prefect API did not answer at all."""
+
+
+def run_program(main: Callable[..., None], *words: Any) -> None:
+    """Be the program `main`, which ends with the sentence of a Refused."""
+    try:
+        main(*words)
+    except Refused as error:
+        sys.exit(str(error))
 
 
 class Database(Record):

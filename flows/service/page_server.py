@@ -29,7 +29,7 @@ from pydantic import SecretStr
 
 from flows.running.environment import prepare_environment
 from flows.running.settings import settings
-from flows.service.api import Api, Refused, auth_of, listen
+from flows.service.api import Api, Refused, auth_of, listen, run_program
 from flows.service.place import DEFAULT_PORT, LOOPBACK, Place, read_last_settings
 from flows.service.served_collections import (
     NO_INDEX,
@@ -290,7 +290,4 @@ def serve_pages(
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except Refused as error:
-        sys.exit(str(error))
+    run_program(main, sys.argv[1:])

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flows.running.environment import LOOPBACK as LOOPBACK_HOSTS
 from flows.running.environment import prepare_environment
 from flows.running.settings import settings
-from flows.service.api import Refused
+from flows.service.api import Refused, run_program
 from flows.service.place import LOOPBACK, Place
 from flows.service.server_database import VARIABLES
 from storage import files
@@ -286,7 +286,4 @@ async def free_slots(connection: AsyncConnection, *, slots_by_limit: Counter[str
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except Refused as error:
-        sys.exit(str(error))
+    run_program(main, *sys.argv[1:])

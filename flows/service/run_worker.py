@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 from flows.running.environment import ENGINE, import_installed_alone, prepare_environment
 from flows.running.settings import RETRY, settings
 from flows.service import supervising
-from flows.service.api import UNDER_WAY, Api, ApiAway, ApiFailed, Refused, await_retry, hand_back
+from flows.service.api import UNDER_WAY, Api, ApiAway, ApiFailed, Refused, await_retry, hand_back, run_program
 from flows.service.place import Place
 
 WORKER_LABEL = "prefect.worker.name"
@@ -201,7 +201,4 @@ def crashes_of(states: Iterable[dict[str, Any]]) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except Refused as error:
-        sys.exit(str(error))
+    run_program(main, *sys.argv[1:])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from flows.running.config_reading import index_place
 from flows.service.api import Refused
 from storage.engines import index_name, short_name
+from storage.files import AMONG_SECRETS, is_secret
 from storage.records import Record
 from storage.storage_errors import StorageError
 
@@ -89,9 +90,8 @@ def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Fo
         if name is None or name not in collections:
             if not collections:
                 raise Refused("--documents needs --index DIR, the folder of the index that is made of them")
-            raise Refused(
-                f"--documents {word}: name its collection, one of {', '.join(collections)}: NAME={Path(folder)}"
-            )
+            names = ", ".join(collections)
+            raise Refused(f"--documents {word}: name its collection, one of {names}: NAME={Path(folder)}")
         if collections[name].documents:
             raise Refused(f"--documents {word}: the collection {name} has a folder of documents already")
         collections[name] = Folders(index=collections[name].index, documents=Path(folder))
@@ -119,6 +119,8 @@ def require_own_folders(collections: Mapping[str, Folders]) -> None:
 
     for folders in collections.values():
         if folders.documents:
+            if is_secret(folders.documents):
+                raise Refused(f"--documents {folders.documents}: {AMONG_SECRETS}")
             refuse_foreign(folders.index)
             with suppress(StorageError):  # no build has left a status that can be read
                 status = read_status(folders.index)

@@ -42,9 +42,8 @@ def choose_database(place: Place, environment: Mapping[str, str]) -> Database:
     if file.exists() and not begun:
         return _open_sqlite(file, f"the runs of this home are in it; to change, stop the service and move {file} away")
     if not begun and not cluster.programs():
-        return _open_sqlite(
-            file, f"no PostgreSQL with {EXTENSION} is installed (Debian and Ubuntu: apt install postgresql)"
-        )
+        why = f"no PostgreSQL with {EXTENSION} is installed (Debian and Ubuntu: apt install postgresql)"
+        return _open_sqlite(file, why)
     try:
         url = cluster.start().replace("postgresql://", "postgresql+asyncpg://", 1)  # the driver of Prefect's server
         why = f"this system's PostgreSQL {cluster.status().major} has {EXTENSION}"

@@ -27,7 +27,7 @@ import psutil
 from flows.service.api import auth_of
 from flows.service.server_database import cluster_of
 from tests.benchmarks.measuring import Figures, cost_of, part_command, read_json
-from tests.service.serviced import ROOT, Running, deploy_doze, diary_of, service_home
+from tests.service.serviced import ROOT, Running, deploy, diary_of, service_home
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -58,7 +58,7 @@ def measure(idle_s: float = 60, smallest: bool = False) -> Figures:
         yield "trivet up, first: wall, s", timed(running.up)
         assert running.trivet("down").code == 0
         yield "trivet up, again after down: wall, s", timed(running.up)
-        doze = deploy_doze(running.api)
+        doze = deploy(running.api)
         with tempfile.TemporaryDirectory() as folder:
             began = [trigger(running, doze, Path(folder, str(number))) for number in range(size.rounds)]
             yield "trigger to first line of a cpu run: wall, s", statistics.median(began)

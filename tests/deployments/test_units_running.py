@@ -15,7 +15,7 @@ from storage.embedded import Cluster
 from tests.command import until
 from tests.deployments.units import AUTH, Machine, end
 from tests.flows.web.served import sign_in
-from tests.service.serviced import deploy_doze, diary_of, free_port, run_dozing
+from tests.service.serviced import deploy, diary_of, free_port, run_dozing
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.drill, pytest.mark.timeout(300)]
 
@@ -41,7 +41,7 @@ def test_a_run_of_a_stopped_worker_is_done_by_the_next(database: str, machine: M
     worker = machine.start("worker-cpu", PREFECT_API_AUTH_STRING=AUTH)
     until(api.is_ready)
     assert machine.start("deploy", PREFECT_API_AUTH_STRING=AUTH).wait(timeout=90) == 0
-    run = run_dozing(api, deploy_doze(api), diary, seconds=5)
+    run = run_dozing(api, deploy(api), diary, seconds=5)
     until(lambda: diary_of(diary))
 
     assert end(worker) == 0

@@ -14,7 +14,7 @@ import pytest
 
 from flows.service import supervising
 from flows.service.server_database import cluster_of
-from tests.service.serviced import Running, counting, deploy, deploy_doze, diary_of, kill, service_home
+from tests.service.serviced import Running, counting, deploy, diary_of, kill, service_home
 
 LEASE_RENEWAL_S = 3.0
 """How often a run renews its lease here."""
@@ -38,7 +38,7 @@ def running(counter: Path) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def doze(running: Running) -> str:
-    return deploy_doze(running.api)
+    return deploy(running.api)
 
 
 def healthy(running: Running) -> bool:

@@ -23,7 +23,7 @@ from flows.service.server_database import EXTENSION
 from storage.embedded import Cluster
 from tests.command import until
 from tests.deployments.units import AUTH, Machine, end
-from tests.service.serviced import deploy, deploy_doze, diary_of, free_port, run_dozing
+from tests.service.serviced import deploy, diary_of, free_port, run_dozing
 
 pytestmark = [
     pytest.mark.drill,
@@ -128,7 +128,7 @@ def test_a_run_goes_on_through_the_other_server(pair: Pair, tmp_path: Path, dies
     steps = {"flow_runs": {"id": {"any_": [run]}}}
     until(lambda: [each["state_name"] for each in pair.api.post("/task_runs/filter", steps)] == ["Completed"] * STEPS)
 
-    other = pair.begin(deploy_doze(pair.api), tmp_path / "doze", seconds=1)  # what begins now is done too
+    other = pair.begin(deploy(pair.api), tmp_path / "doze", seconds=1)  # what begins now is done too
     assert pair.ended(other) == "Completed"
     pair.start(dies)
 

@@ -20,7 +20,7 @@ from tests.e2e import worlds
 from tests.e2e.pages import FOLDERS, PATIENCE_MS, RunPage, Ui
 from tests.e2e.worlds import SAID, Fault, set_up
 from tests.models.server import Server, serving
-from tests.service.serviced import ROOT, Running, counting, deploy_doze, service_home
+from tests.service.serviced import ROOT, Running, counting, deploy, service_home
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -258,7 +258,7 @@ def link(house: Running) -> str:
     """The path of a run that waits for its time."""
     state = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2099-01-01T00:00:00Z"}}
     told = {"parameters": {"diary": "none", "seconds": 0}, "state": state, "name": "patient-pigeon"}
-    run = house.api.post(f"/deployments/{deploy_doze(house.api)}/create_flow_run", told)["id"]
+    run = house.api.post(f"/deployments/{deploy(house.api)}/create_flow_run", told)["id"]
     return f"/runs/flow-run/{run}"
 
 

@@ -147,14 +147,9 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def deploy_doze(api: Api) -> str:
-    """The id of a deployment of the flow that takes its time."""
-    return deploy(api, "doze")
-
-
 def deploy(
     api: Api,
-    flow: str,
+    flow: str = "doze",
     *,
     name: str = "test",
     pool: str = "cpu",

@@ -21,9 +21,10 @@ import psutil
 import pytest
 
 from flows.service.api import Api, ApiFailed, auth_of
+from storage.files import AMONG_SECRETS
 from tests.flows.web.served import sign_in
 from tests.service.conftest import Started
-from tests.service.serviced import DEPLOYMENTS, ROOT, deploy, deploy_doze, diary_of, free_port, kill, service_home
+from tests.service.serviced import DEPLOYMENTS, ROOT, deploy, diary_of, free_port, kill, service_home
 from tests.storage.looking import as_root, read_by_another
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
@@ -214,19 +215,27 @@ def test_a_body_without_end_is_refused_and_not_held(service: Started) -> None:
     assert server.memory_info().rss - before < 100 << 20
 
 
-def test_a_run_executes_no_code_and_reads_no_variable_that_its_worker_does_not_offer(
+def test_a_run_executes_no_code_and_reads_no_variable_or_secret_that_its_worker_does_not_offer(
     service: Started, tmp_path: Path
 ) -> None:
     running = service.running
-    own = {"data_dir": str(ROOT / "tests/samples/benchmarks"), "output_path": str(tmp_path)}
+    home, link = running.place.home, tmp_path / "notices.jsonl"
+    link.symlink_to(running.place.auth)
+    own: dict[str, Any] = {"data_dir": str(ROOT / "tests/samples/benchmarks"), "output_path": str(tmp_path)}
+    own |= {"model": {"backend": "scripted"}, "tasks": [{"task": "MATH500"}]}
     asking = {"backend": "openai", "name": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "HOME"}
-    refused = [
-        ({"model": {"backend": "scripted"}, "tasks": [{"task": f"{running.folder}/tasks.py"}]}, "TRIVET_CODE=1"),
-        ({"model": {"backend": "scripted"}, "tasks": [{"task": "json:JSONDecoder"}]}, "TRIVET_CODE=1"),
-        ({"model": asking, "tasks": [{"task": "MATH500"}]}, "TRIVET_KEYS"),
+    of_secrets = {"index": str(tmp_path / "out"), "include": ["auth*"]}
+    refused: list[tuple[str, dict[str, Any], str]] = [
+        ("evaluation/evaluate", own | {"tasks": [{"task": f"{running.folder}/tasks.py"}]}, "TRIVET_CODE=1"),
+        ("evaluation/evaluate", own | {"tasks": [{"task": "json:JSONDecoder"}]}, "TRIVET_CODE=1"),
+        ("evaluation/evaluate", own | {"model": asking}, "TRIVET_KEYS"),
+        ("evaluation/evaluate", own | {"data_dir": os.path.relpath(home / "service", running.folder)}, AMONG_SECRETS),
+        ("rag/index", {"documents": f"{home}/logs/../service"} | of_secrets, AMONG_SECRETS),
+        ("rag/index", {"documents": str(home)} | of_secrets, AMONG_SECRETS),
+        ("rag-answer/answer", {"questions": str(link), "index": "in", "out": "out"}, AMONG_SECRETS),
     ]
-    evaluate = running.api.get("/deployments/name/evaluation/evaluate")["id"]
-    for run, why in [(running.start(evaluate, {"config": config | own}), why) for config, why in refused]:
+    for name, config, why in refused:  # one after the other, as of two of rag/index at once one is cancelled
+        run = running.start(running.api.get(f"/deployments/name/{name}")["id"], {"config": config})
         running.until(lambda run=run: running.state_of(run) == "Failed", "it is refused")
         assert why in running.api.get(f"/flow_runs/{run}")["state"]["message"]
 
@@ -237,7 +246,7 @@ def test_another_account_reads_nothing_of_a_home_that_has_worked(service: Starte
     documents = tmp_path / "documents"
     documents.mkdir()
     (documents / "one.md").write_text("# One\n\nA page.\n")
-    run = running.run(deploy_doze(running.api), tmp_path / "diary", seconds=0)
+    run = running.run(deploy(running.api), tmp_path / "diary", seconds=0)
     running.until(lambda: running.state_of(run) == "Completed", "a worker has worked")
     assert running.trivet("rag", "index", str(documents), "--index", str(tmp_path / "index")).code == 0
     assert read_by_another(running.place.home) == []

@@ -17,6 +17,7 @@ from typing import IO
 from zipfile import ZipFile, ZipInfo
 
 from storage.artifacts import Artifacts
+from storage.files import AMONG_SECRETS, SECRET_PARTS, is_secret
 from storage.records import Record, Ref
 from tasks.documents.archives import ZipCaps, escape_unprintable, explain_refusal, member_name, open_zip, read_member
 from tasks.documents.document_errors import DocumentError
@@ -54,7 +55,7 @@ class Refused(Record):
 
     name: str
     reason: str
-    """Short code: link, unreadable, not_a_file, archive, corrupt, needs_password, refused, unsupported."""
+    """Short code: secret, link, unreadable, not_a_file, archive, corrupt, needs_password, refused, unsupported."""
     message: str
 
 
@@ -124,15 +125,13 @@ def scan_folder(
 
 
 def require_folder(folder: Path) -> None:
-    """Raise FolderUnusable where there is no such folder, or a file of that name."""
-    if not folder.exists():
-        raise FolderUnusable(
-            f"The folder {escape_unprintable(str(folder))} does not exist; name the folder of the documents."
-        )
+    """Raise FolderUnusable where there is no such folder, a file of that name, or one among a home's secrets."""
+    name = escape_unprintable(str(folder))
+    if is_secret(folder):
+        raise FolderUnusable(f"The folder {name} is not read: {AMONG_SECRETS}.")
     if not folder.is_dir():
-        raise FolderUnusable(
-            f"{escape_unprintable(str(folder))} is not a folder; name the folder that the documents lie in."
-        )
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise FolderUnusable(f"{name} {problem}; name the folder that the documents lie in.")
 
 
 @dataclass
@@ -169,7 +168,10 @@ class _Scan:
     def _scan_entry(self, entry: os.DirEntry[bytes], name: str) -> None:
         """Add a file, or what a folder or zip holds, if the patterns take it; note what is skipped or refused."""
         is_zip = name.lower().endswith(".zip")
-        if entry.is_symlink() and (message := self._bad_link(entry)):
+        at_risk = entry.is_symlink() or os.fsdecode(entry.name) in SECRET_PARTS
+        if at_risk and is_secret(os.fsdecode(entry.path)):
+            self._refuse(name, "secret", f"It is not read: {AMONG_SECRETS}.")
+        elif entry.is_symlink() and (message := self._bad_link(entry)):
             self._refuse(name, "link", message)
         elif entry.is_dir():
             if not self._excludes(f"{name}/"):

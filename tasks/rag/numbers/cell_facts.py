@@ -310,6 +310,7 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
         ]
         scale = find_scale(path, headers, amount, scales[0] if of_shares and col not in currencies else stated, units)
         value, other = amount.value * scale.factor, spelt.other_values.get((row - before, col))
+        doubt = (other or 0) * (-scale.factor if value < 0 else scale.factor)
         yield CellFact(
             document=document,
             value=value,
@@ -327,7 +328,7 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
             table=table,
             row=row - before,  # in the document's own count, without the header that was put above
             col=col,
-            identities=() if other is None else (_make_doubt(row - before, other * scale.factor, value),),
+            identities=(Identity(kind="spelling", holds=False, rows=(row - before,), expected=doubt),) if other else (),
         )
 
 
@@ -377,11 +378,6 @@ def _is_of_one_column(cell: Cell, heads: Sequence[Cell]) -> bool:
     """Return whether a header is of its own column alone: "Shares (in 000's)" beside "Price", and not beside a year."""
     row = [head for head in heads if head.row == cell.row and head.col and head.text.strip()]
     return bool(cell.col) and cell.col_span == 1 and len(row) > 1 and not any(find_period(head.text) for head in row)
-
-
-def _make_doubt(row: int, other: Decimal, value: Decimal) -> Identity:
-    """Return the record of a number that may mean another; other: without its sign."""
-    return Identity(kind="spelling", holds=False, rows=(row,), expected=-other if value < 0 else other)
 
 
 def _prepend_header(cells: Sequence[Cell], continued: Block | None) -> tuple[Sequence[Cell], int]:
