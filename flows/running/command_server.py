@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -32,6 +32,9 @@ from flows.running.environment import describe_silence, why_silent
 from storage import files
 from storage.records import Record
 from storage.storage_errors import StoreUnreachable
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 IDLE_S = 600.0
 """Idle time after which the server ends; 0: with its command."""
@@ -226,13 +229,28 @@ def start_of_process(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]  # state and starttime, fields 3 and 22 of proc(5)
 
 
+def create_server_app() -> FastAPI:
+    """Return Prefect's application, whose transactions wait for each other also where its database is SQLite.
+
+    Prefect reads before it writes. Where another request writes in between, SQLite refuses the write at once, and the
+    client tries again only after 2, 4, 8, … s; a transaction that takes the lock as it begins waits some milliseconds.
+    """
+    from prefect.server.api.server import create_app
+    from prefect.server.database.configurations import AioSqliteConfiguration
+
+    patched: Any = AioSqliteConfiguration
+    begin = patched.begin_transaction  # Prefect has no setting for it
+    patched.begin_transaction = lambda own, session, **_: begin(own, session, with_for_update=True)
+    return create_app()
+
+
 def serve(descriptor: str, folder: str, idle_s: str) -> None:
     """Serve until a signal, until no command has used the server for a while, or the address file names another one."""
     import uvicorn
-    from prefect.server.api.server import create_app
 
     os.chdir("/")  # the folder of the first command may be removed or unmounted meanwhile
-    server = uvicorn.Server(uvicorn.Config(create_app(), log_level="error", lifespan="on", timeout_graceful_shutdown=3))
+    config = uvicorn.Config(create_server_app(), log_level="error", lifespan="on", timeout_graceful_shutdown=3)
+    server = uvicorn.Server(config)
 
     def end_when_idle() -> None:
         """Have the server exit after `idle_s` seconds without a command, or when the address file is another's."""

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from flows.running.command_server import create_server_app
 from flows.running.environment import LOOPBACK as LOOPBACK_HOSTS
 from flows.running.environment import prepare_environment
 from flows.running.settings import settings
@@ -177,14 +178,13 @@ def _secret_among_parameters(body: bytes | bytearray) -> str | None:
 def server_app() -> Any:
     """Return what uvicorn serves: Prefect's application, guarded, whose pages talk to it alone and ask for a login."""
     from prefect.server.api import background_workers
-    from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
     # in place of the four looks a second for background work that is due, for which Prefect has no setting
     slow = timedelta(seconds=1)
     patched: Any = background_workers
     patched.Worker = partial(patched.Worker, minimum_check_interval=slow, scheduling_resolution=slow)
-    app = create_app()
+    app = create_server_app()
     page = Place(settings().home).pages / "v1" / "index.html"
     if os.environ.get(AUTH) and page.exists():
         text = page.read_text("utf-8")

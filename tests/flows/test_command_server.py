@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from threading import Timer
 
+import httpx
 import pytest
 
 from flows.running.command_server import ADDRESS, Address, end_shared_api, folder_of, start_of_process
@@ -126,6 +130,27 @@ def test_a_server_that_died_is_replaced_and_an_idle_one_ends_itself(home: Path) 
     end(using)
     until(lambda: not is_running(last))
     assert not address_files(home)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_a_run_is_created_while_another_request_writes(home: Path) -> None:
+    using = held(home)
+    [file] = address_files(home)
+    address = Address.model_validate_json(file.read_bytes())
+    user, _, password = address.auth.partition(":")
+    with (
+        httpx.Client(base_url=address.url, auth=(user, password), timeout=PATIENCE_S) as client,
+        closing(
+            sqlite3.connect(home / "prefect" / "prefect.db", isolation_level=None, check_same_thread=False)
+        ) as other,
+    ):
+        flow = client.post("/flows/", json={"name": "waits"}).json()["id"]
+        other.execute("BEGIN IMMEDIATE")  # as a request that writes
+        Timer(1, other.rollback).start()
+        answer = client.post("/flow_runs/", json={"flow_id": flow})
+    end(using)
+    assert answer.status_code == 201, "not 503, after which a client waits for 2, 4, 8, … s"
 
 
 def test_a_process_that_has_the_pid_of_a_dead_server_is_left_alone(tmp_path: Path) -> None:
