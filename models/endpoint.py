@@ -122,7 +122,7 @@ class Endpoint:
                 raise self._status_error(response.status, response.headers, response.data)
             kind = response.headers.get("content-type", "")
             if not streams or "html" in kind or "json" in kind:
-                yield _read_fields(response.data)
+                yield _read_fields(response.data.decode("utf-8-sig", "replace"))
                 return
             from openai._streaming import SSEDecoder
 
@@ -253,7 +253,7 @@ class Endpoint:
         return " ".join(text.split())[:300].rstrip(".") or type(message).__name__
 
 
-def _read_fields(content: bytes | str) -> dict[str, Any]:
+def _read_fields(content: str) -> dict[str, Any]:
     """Return the fields of an answer. Raises ValueError for what is none, AnswerFailed for an error in its place."""
     try:
         fields = json.loads(content)

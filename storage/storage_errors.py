@@ -21,6 +21,23 @@ StorageError
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
+
+def list_some(names: Iterable[object], most: int = 3, *, separator: str = ", ") -> str:
+    """Join the first `most` names, and say how many more there are: `a.pdf, b.pdf, c.pdf and 7 more`."""
+    listed = list(names)
+    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
+    return separator.join(map(str, listed[:most])) + more
+
+
+def list_reasons(reasons: Mapping[str, str]) -> str:
+    """Return three names for each of three reasons, and how many more: `a.pdf, b.pdf, c.pdf and 7 more: killed`."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        by_reason.setdefault(why.rstrip("."), []).append(name)
+    return list_some((f"{list_some(names)}: {why}" for why, names in by_reason.items()), separator="; ")
+
 
 class StorageError(Exception):
     """Root of this layer's errors; its text is a full sentence with the remedy."""

@@ -35,7 +35,7 @@ from pydantic import Field, PrivateAttr
 
 from storage.lineage import StepRun
 from storage.records import refs_in
-from storage.storage_errors import StorageError
+from storage.storage_errors import StorageError, list_reasons
 from tasks.keys import content_key
 from tasks.lineage import edges_of, parameters_of
 from tasks.resources import SentStep, artifacts, lineage, resources, results
@@ -60,9 +60,7 @@ class Incomplete(Exception, Generic[R]):
     """Some items could not be finished now, but may be later: `result` holds the rest, Retry redoes just these."""
 
     def __init__(self, result: R, items: dict[str, str]) -> None:
-        listed = "; ".join(f"{name}: {why}" for name, why in list(items.items())[:5])
-        more = f" … and {len(items) - 5} more" if len(items) > 5 else ""
-        super().__init__(f"{len(items)} not finished: {listed}{more}. Retry does only these again.")
+        super().__init__(f"{len(items)} not finished: {list_reasons(items)}. Retry does only these again.")
         self.result = result
         self.items = items
 

@@ -19,6 +19,7 @@ from flows.cli.commands import Json
 from flows.cli.eval_show_command import RunArgument, TasksOption, split_tasks
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, make_table, plain_errors
 from storage.files import write
+from storage.storage_errors import list_some
 from tasks.evaluation.evaluation_errors import DataUnusable, ResultsUnusable
 
 if TYPE_CHECKING:
@@ -348,8 +349,7 @@ def _check(name: str, data: Data, as_json: bool) -> None:
         for item, why in (data.left_out | unscorable).items():
             items_of.setdefault(why, []).append(item)
         for why, names in items_of.items():
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            screen.print(f"not scored here: {', '.join(names[:5])}{more}: {why}")
+            screen.print(f"not scored here: {list_some(names, 5)}: {why}")
         verdict = f"problems: {len(problems)}" if problems else "nothing is wrong"
         absent = f", {len(data.left_out)} more are left out" if data.left_out else ""
         absent += f", {len(unscorable)} cannot be scored here" if unscorable else ""

@@ -11,6 +11,7 @@ from flows.cli.commands import App, ConfigFile, Flag, Json, Options, OptionValue
 from flows.cli.engine import prefect_for_command, run_flow
 from flows.cli.output import REFUSED, Screen, emit, fail, harmless, make_table
 from flows.cli.shared_options import refuse_unusable
+from storage.storage_errors import list_some
 from tasks.lever.lever_errors import Unfinished
 
 if TYPE_CHECKING:
@@ -237,6 +238,5 @@ def show_report(report: LeverReport) -> None:
         folder, _, name = path.rpartition("/")
         folders.setdefault(folder, []).append(name)
     for folder, names in folders.items():  # a file that is alone in its folder by its whole path
-        more = f" and {len(names) - FILES} more" if len(names) > FILES else ""
-        line = f"{folder}/{'' if len(names) == 1 else ' '}{', '.join(names[:FILES])}{more}"
+        line = f"{folder}/{'' if len(names) == 1 else ' '}{list_some(names, FILES)}"
         screen.print(line, style="dim", markup=False, soft_wrap=True)

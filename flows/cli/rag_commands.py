@@ -19,6 +19,7 @@ from flows.cli.index_command import require_variable
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file
 from flows.running.config_reading import merge_parameters
+from storage.storage_errors import list_some
 from tasks.rag import STRATEGY
 from tasks.rag.answers import place_of
 
@@ -280,11 +281,10 @@ def _note_route(opened: Index, filters: Filters) -> list[str]:
     if filters.mode == "all":
         return []
     names = [entry.name for entry in opened.catalogue if entry.document in filters.documents]
-    more = f" and {len(names) - DOCUMENTS_SHOWN} more" if len(names) > DOCUMENTS_SHOWN else ""
     words = ", ".join(dict.fromkeys(match.said for match in filters.matches))
     where = "only" if filters.mode == "only" else "first"
-    listed = ", ".join(names[:DOCUMENTS_SHOWN])
-    return [f"looked {where} in {listed}{more}, which the question names: {words} (--no-route for all)"]
+    listed = list_some(names, DOCUMENTS_SHOWN)
+    return [f"looked {where} in {listed}, which the question names: {words} (--no-route for all)"]
 
 
 def _show_status(status: IndexStatus, *, every: bool) -> None:
@@ -330,6 +330,5 @@ def _troubled_pages(item: DocumentStatus) -> Iterator[str]:
     for page in item.troubled_pages:
         pages.setdefault(f"{page.status}, {page.reason}", []).append(page.page)
     for trouble, numbers in pages.items():
-        listed = ", ".join(str(number) for number in numbers[:PAGES_SHOWN] if number)
-        more = f" and {len(numbers) - PAGES_SHOWN} more" if len(numbers) > PAGES_SHOWN else ""
-        yield f"{'pages' if len(numbers) > 1 else 'page'} {listed}{more}: {trouble}" if listed else trouble
+        listed = list_some(filter(None, numbers), PAGES_SHOWN)
+        yield f"{'pages' if len(numbers) > 1 else 'page'} {listed}: {trouble}" if listed else trouble

@@ -32,6 +32,7 @@ from prefect.states import Failed
 from flows.running.ending import ServerAway, ending_in_order, holding_run
 from flows.running.environment import ANSWER_S, LOOPBACK, trust
 from flows.running.progress_counts import counting
+from storage.storage_errors import list_some
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -190,9 +191,7 @@ def alert(event: str, sentence: str) -> None:
 
 def first_names(names: Iterable[str]) -> str:
     """Join the first NAMES names, `AIME24,MATH500`, and the number of further ones; of a path, its last part."""
-    short = [name.rstrip("/").rpartition("/")[2] for name in names]
-    more = f" and {len(short) - NAMES} more" if len(short) > NAMES else ""
-    return ",".join(short[:NAMES]) + more
+    return list_some((name.rstrip("/").rpartition("/")[2] for name in names), NAMES, separator=",")
 
 
 def part_name(name: str, run_name: str) -> str:

@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from storage.storage_errors import list_reasons
+
 
 class EvaluationError(Exception):
     """Root; its text is a full sentence with the remedy."""
@@ -91,17 +93,7 @@ class Unfinished(EvaluationError):
     """Some items have no answer or grade yet; `report` holds the rest."""
 
     def __init__(self, items: dict[str, str], *, report: Any) -> None:
-        by_reason: dict[str, list[str]] = {}
-        for name, why in items.items():
-            by_reason.setdefault(why, []).append(name)
-        reasons = "; ".join(
-            ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") + f": {why}"
-            for why, names in list(by_reason.items())[:3]
-        )
-        more = f" … and {len(by_reason) - 3} other reasons" if len(by_reason) > 3 else ""
-        super().__init__(
-            f"{len(items)} not finished ({reasons}{more}); run the same command again, or retry the run, to ask only "
-            "for these"
-        )
+        retry = "run the same command again, or retry the run, to ask only for these"
+        super().__init__(f"{len(items)} not finished ({list_reasons(items)}); {retry}")
         self.items = items
         self.report = report

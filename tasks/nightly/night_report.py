@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, get_args
 
 from storage.evaluations import RunScore
 from storage.incidents import Incident
+from storage.storage_errors import list_some
 from tasks.measure.page_style import Axis, axis_around, plain_markdown, render
 from tasks.nightly.night_records import Change, Measure, NightReport, Point, Series, State, Trend, Verdict
 
@@ -143,14 +144,15 @@ def summarise_night(report: NightReport) -> str:
             p = "" if change.p is None else f", p = {change.p:.3g}"
             runs = f"run {change.now.run[:8]} after {change.before.run[:8]}"
             moves.append(f"{movement} ({change.difference:+.3f}{p}; {runs})")
-        parts.append(f"{count_nouns(len(regressions), 'regression')}: {_join_few(moves)}")
+        parts.append(f"{count_nouns(len(regressions), 'regression')}: {list_some(moves, MOST_NAMED, separator='; ')}")
     regressed_keys = {change.key for change in regressions}
     if further := [incident for incident in report.open_incidents if incident.key not in regressed_keys]:
-        parts.append(f"{count_nouns(len(further), 'open incident')}: {_join_few(map(describe_incident, further))}")
+        incidents = list_some(map(describe_incident, further), MOST_NAMED, separator="; ")
+        parts.append(f"{count_nouns(len(further), 'open incident')}: {incidents}")
     for may_pass, begin, end in ((True, "not finished", "; Retry does only these"), (False, "failed for good", "")):
         failures = [f"{failure.what} ({failure.why})" for failure in report.failures if failure.may_pass == may_pass]
         if failures:
-            parts.append(f"{begin}: {_join_few(failures)}{end}")
+            parts.append(f"{begin}: {list_some(failures, MOST_NAMED, separator='; ')}{end}")
     return ". ".join(parts) or f"{count_nouns(len(report.scores), 'score')}, none worse beyond noise"
 
 
@@ -168,12 +170,6 @@ def describe_incident(incident: Incident) -> str:
             is_new_drift = incident.kind == "drift" and len(incident.events) == 1
             outcome = "slow fall" if is_new_drift else OUTCOMES[incident.last.found]
             return f"{movement}, {since}, {outcome}; incident {incident.short_id}"
-
-
-def _join_few(parts: Iterable[str]) -> str:
-    entries = list(parts)
-    more = f" … and {len(entries) - MOST_NAMED} more" if len(entries) > MOST_NAMED else ""
-    return "; ".join(entries[:MOST_NAMED]) + more
 
 
 def render_markdown(report: NightReport) -> str:

@@ -19,10 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from storage.storage_errors import IndexUnusable
-
-MOST_ITEMS = 3
-"""Most items, and most reasons, that a message lists."""
+from storage.storage_errors import IndexUnusable, list_reasons
 
 
 class RagError(Exception):
@@ -53,7 +50,7 @@ class TooManyFailed(RagError):
     """More documents failed than the user allows. failed: the reason of each, by name."""
 
     def __init__(self, share: float, *, allowed: float, failed: Mapping[str, str] | None = None) -> None:
-        reasons = f" ({_few(failed)})" if failed else ""
+        reasons = f" ({list_reasons(failed)})" if failed else ""
         super().__init__(
             f"{share:.0%} of the documents could not be read{reasons}, more than the {allowed:.0%} allowed, so nothing "
             "was published; see `trivet rag status`, mend or exclude them, or raise `max_failed_share`."
@@ -65,22 +62,11 @@ class Unfinished(RagError):
 
     def __init__(self, unfinished: Mapping[str, str], *, report: Any, items: str = "documents") -> None:
         count = f"1 {items.removesuffix('s')} is" if len(unfinished) == 1 else f"{len(unfinished)} {items} are"
-        super().__init__(f"{count} unfinished ({_few(unfinished)}); run again, or retry the run, to redo just these.")
+        super().__init__(
+            f"{count} unfinished ({list_reasons(unfinished)}); run again, or retry the run, to redo just these."
+        )
         self.report = report
         """What is published: tasks.rag.indexing.index_report.IndexReport, or tasks.rag.batching.BatchReport."""
-
-
-def _few(reasons: Mapping[str, str]) -> str:
-    """Return up to three items for each of three reasons, and how many more: `a.pdf, b.pdf and 7 more: killed`."""
-    by_reason: dict[str, list[str]] = {}
-    for name, why in reasons.items():
-        by_reason.setdefault(why.rstrip("."), []).append(name)
-    groups: list[str] = []
-    for why, names in list(by_reason.items())[:MOST_ITEMS]:
-        further = f" and {len(names) - MOST_ITEMS} more" if len(names) > MOST_ITEMS else ""
-        groups.append(f"{', '.join(names[:MOST_ITEMS])}{further}: {why}")
-    more = f"; and {len(by_reason) - MOST_ITEMS} other reasons" if len(by_reason) > MOST_ITEMS else ""
-    return "; ".join(groups) + more
 
 
 class NoLexicalIndex(IndexUnusable):

@@ -18,6 +18,7 @@ from unittest.mock import patch
 from pydantic import JsonValue
 
 from models.protocols import Chat, LogLikelihood
+from storage.storage_errors import list_some
 from tasks.calls import ResponseStore
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
@@ -106,10 +107,9 @@ def evaluate_harness(
         loaded = load_tasks(name, include_path, settings.metadata)
         wanting = loaded.wants_likelihoods
         if wanting and not isinstance(model, LogLikelihood):
-            more = f" and {len(wanting) - 1} more" if len(wanting) > 1 else ""
             raise NeedsLogLikelihood(
-                f"{wanting[0]}{more} wants log-probabilities of given texts, which {model.id} does not give; evaluate "
-                "it with `--model hf`, or choose a task that generates its answers"
+                f"{list_some(wanting, 1)} wants log-probabilities of given texts, which {model.id} does not give; "
+                "evaluate it with `--model hf`, or choose a task that generates its answers"
             )
         for own_name, task in loaded.tasks.items():
             if getattr(task, "UNSAFE_CODE", False):  # lm_eval's mark of such tasks

@@ -13,6 +13,7 @@ import yaml
 from pydantic import Field, JsonValue
 
 from storage.records import Record
+from storage.storage_errors import list_some
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample
 
@@ -116,7 +117,6 @@ def describe_repair(
     value = next((estimate.value for estimate in estimates if estimate.headline), None)
     difference = None if value is None or published is None else value - published
     figures = "repaired no score is left" if difference is None else f"repaired {value:.3f} ({difference:+.3f})"
-    named = "; ".join(f"{item}: {why}" for item, why in list(defects.items())[:MOST_NAMED])
-    more = f" and {len(defects) - MOST_NAMED} more" if len(defects) > MOST_NAMED else ""
+    named = list_some((f"{item}: {why}" for item, why in defects.items()), MOST_NAMED, separator="; ")
     metric: dict[str, JsonValue] = {"value": value, "difference": difference, "items": {**defects}}
-    return {"repaired": metric}, (f"{figures}; {len(defects)} items have known defects ({named}{more})",)
+    return {"repaired": metric}, (f"{figures}; {len(defects)} items have known defects ({named})",)

@@ -19,6 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
+from storage.storage_errors import list_some
 from tasks.lever.data.embeddings import NOT_OF_TORCH, Inert, load_torch, read_header
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe, Sampler, SelectionRule, Verdict
@@ -88,9 +89,7 @@ def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: st
 
 def list_keys(keys: Iterable[str]) -> str:
     """List the first NAMED_AT_MOST keys, sorted, and how many more there are."""
-    ordered = sorted(keys)
-    more = len(ordered) - NAMED_AT_MOST
-    return ", ".join(ordered[:NAMED_AT_MOST]) + (f" … and {more} more" if more > 0 else "")
+    return list_some(sorted(keys), NAMED_AT_MOST)
 
 
 SEED_SUFFIXES = (".ckpt", ".pt", ".pth")

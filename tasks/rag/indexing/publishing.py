@@ -18,7 +18,7 @@ from storage.index import Generation, claim, open_index
 from storage.publishing import publish_segments
 from storage.records import Record, Ref
 from storage.segments import CatalogueEntry, Segment
-from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex
+from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex, list_some
 from tasks.documents.receipt import NOTED_SHARE
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured
 from tasks.rag.indexing import index_report as reporting
@@ -85,21 +85,16 @@ def build_corpus(
     )
     warnings = list(matched.warnings)
     if rowless := matched.files_without_row:  # one warning for all of them: there may be thousands
-        warnings.append(f"{len(rowless)} files have no row in the metadata: {_name_some(rowless)}.")
+        warnings.append(f"{len(rowless)} files have no row in the metadata: {list_some(rowless, NAMED_FILES)}.")
     names_of = {file.content.digest: file.name for file in scanned.files}
     lossy = sorted(
         names_of[item.source.digest] for item in parsed if item.letters_lost > NOTED_SHARE * (item.letters or 0)
     )
     if lossy:
         lost = f"{len(lossy)} documents lost more than {NOTED_SHARE:.0%} of their letters"
-        warnings.append(f"{lost}: {_name_some(lossy)} (`trivet rag text FILE --receipt`).")
+        warnings.append(f"{lost}: {list_some(lossy, NAMED_FILES)} (`trivet rag text FILE --receipt`).")
     corpus = Corpus(entries=tuple(entries), embedded=ordered, segments=tuple(segments), centres=centres)
     return corpus, tuple(warnings)
-
-
-def _name_some(files: Sequence[str]) -> str:
-    more = f" and {len(files) - NAMED_FILES} more" if len(files) > NAMED_FILES else ""
-    return f"{', '.join(files[:NAMED_FILES])}{more}"
 
 
 def publish_corpus(corpus: Corpus, artifacts: Artifacts, *, index: Path, settings: dict[str, JsonValue]) -> Generation:

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from storage.engines import index_name
 from storage.evaluations import Dataset, EvalSettings, Evaluated, Run, Sample
 from storage.index import Index
+from storage.storage_errors import list_some
 from tasks import resources
 from tasks.measure.estimates import Estimate
 from tasks.rag.answers import Filters
@@ -44,9 +45,8 @@ def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | N
     if not affected:
         return None
     documents = list(dict.fromkeys(str(question.document) for question in affected))
-    more = f" and {len(documents) - NAMES_SHOWN} more" if len(documents) > NAMES_SHOWN else ""
     return (
-        f"the index has no document {', '.join(documents[:NAMES_SHOWN])}{more}, which is the gold of {len(affected)} "
+        f"the index has no document {list_some(documents, NAMES_SHOWN)}, which is the gold of {len(affected)} "
         f"of {len(questions)} questions; they count as misses"
     )
 
