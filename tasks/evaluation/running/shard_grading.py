@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
+from storage.storage_errors import list_reasons
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Tools
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Counts, Item, Response, Sample, TaskResult, Usage
@@ -23,7 +24,6 @@ from tasks.evaluation.running.open_models import Asking, open_model
 from tasks.evaluation.running.planning import PlannedTask
 from tasks.grading.code.code_grading import BROKEN
 from tasks.grading.grading_records import make_unanswered_sample
-from tasks.grading.sample_statistics import name_first
 from tasks.sandbox import shared_sandbox
 
 GRADER_FAILURES = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError)
@@ -209,7 +209,7 @@ def measure_coverage(expected: int, counts: Counts, samples: Iterable[Sample], *
         total += sample.score or 0.0
         if sample.score is None:
             reasons.setdefault(sample.item, sample.reason[:REASON_CHARS] + "…" * (len(sample.reason) > REASON_CHARS))
-    why = f" ({name_first(reasons)}: {next(iter(reasons.values()))})" if reasons else ""
+    why = f" ({list_reasons(reasons)})" if reasons else ""
     parts = ", ".join(f"{count} {name}" for name, count in lacking.items())
     note = f"{counts.scored} of {expected} have a score, and figures are over them; {parts}{why}"
     metrics: dict[str, JsonValue] = {"coverage": counts.scored / expected}
@@ -229,8 +229,7 @@ def collect_notes(task: PlannedTask, counts: Counts) -> Iterator[str]:
         if absent := task.count - counts.items:
             yield f"{absent} of {task.count} items have no samples; they count in no figure"
     if left_out := task.left_out:
-        first = f"{name_first(left_out)}: {next(iter(left_out.values()))}"
-        yield f"{len(left_out)} items of the data are left out ({first})"
+        yield f"{len(left_out)} items of the data are left out ({list_reasons(left_out)})"
     if counts.truncated:
         yield f"{counts.truncated} of {counts.samples} were cut off at max_tokens"
     if counts.missing:
