@@ -54,6 +54,31 @@ KINDS = {
         " | 2004 | 2005\nWheat | 1,200 | 1,300\nBarley and the other grains | 2,200 | 2,300\nRoads: | | \n"
         "Urban | 3,200 | 3,300\nRural | 4,200 | 4,300",
     ),
+    "columns that some rows leave empty, where their label runs on": (
+        """
+        4.75% Notes      February 2010   4.92%       900       750
+        1.70% Notes      February 2020   1.92%       500       400
+        2.15% Notes      October 2021    2.26%       850       800
+        Total debt outstanding, at par             2,250     1,950
+        """,
+        "4.75% Notes | February 2010 | 4.92% | 900 | 750\n1.70% Notes | February 2020 | 1.92% | 500 | 400\n"
+        "2.15% Notes | October 2021 | 2.26% | 850 | 800\nTotal debt outstanding, at par | | 2,250 | 1,950",
+    ),
+    "a title wraps behind its number": (
+        """
+        4.4    Form of the notes that are due   8-K    1/26/15     4.1
+               in 2025, with a certificate
+
+        10.1   Stock purchase plan, amended     10-K   4/13/18    10.2
+               in the year before
+
+        10.2   Retention agreement with the     8-K    10/7/04    99.4
+               chief executive officer
+        """,
+        "4.4 | Form of the notes that are due in 2025, with a certificate | 8-K | 1/26/15 | 4.1\n"
+        "10.1 | Stock purchase plan, amended in the year before | 10-K | 4/13/18 | 10.2\n"
+        "10.2 | Retention agreement with the chief executive officer | 8-K | 10/7/04 | 99.4",
+    ),
     "dots lead to the one amount of a row": (
         """
         Total.............. 68,226

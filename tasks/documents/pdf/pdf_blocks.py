@@ -527,8 +527,8 @@ def _row_text(row: Sequence[Fragment]) -> str:
 def _drafts(item: Paragraph | Table, body: BodyStyle) -> list[Draft]:
     """Return the draft of a paragraph or table; of a table that is a list, one for each item."""
     if isinstance(item, Table) and item.listed:
-        rows = read_items(item.cells)
-        return [Draft("list", row.text, row.bbox, left=item.bbox[0], mark=find_mark(row.text)) for row in rows]
+        items = read_items(item.cells)
+        return [Draft("list", text, box, left=item.bbox[0], mark=find_mark(text)) for text, box in items]
     if isinstance(item, Table):
         return [Draft("table", format_table(item.cells, fills=True), item.bbox, cells=item.cells)]
     text = join_rows(item.rows)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tasks.documents.pdf.pdf_blocks import group_rows
 from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, find_grids, join_stripes, merge_edges
-from tasks.documents.pdf.pdf_rows import HEADER_LINES
+from tasks.documents.pdf.pdf_rows import CLOSE_HEIGHTS, HEADER_LINES
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, is_box, remove_table_words
 from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
 from tasks.documents.pdf.pdf_words import (
@@ -69,11 +69,13 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
 
 
 def _is_highlight(table: Table, area: Grid) -> bool:
-    """Return whether a drawn grid marks a part of an aligned table that goes on beside it."""
+    """Return whether a drawn grid marks a part of an aligned table, which goes on beside it or above it."""
     x0, y0, x1, y1 = table.bbox
     left, top, right, bottom = area.bbox
     inside = min(y1, bottom) - max(y0, top) > 0.5 * (y1 - y0) and x0 < right and x1 > left
-    return inside and x1 - x0 < PARTIAL_SHARE * (right - left)
+    columns = max(cell.col + cell.col_span for cell in table.cells)
+    goes_on = top < y0 and columns < len(area.xs) - 1 and not any(cell.header for cell in table.cells)
+    return inside and (goes_on or x1 - x0 < PARTIAL_SHARE * (right - left))
 
 
 MIN_ROWS = 3
@@ -98,6 +100,8 @@ CONTENTS_TEXTS = 1.5
 """Texts of a row behind its leader dots from which it is a table's: a line of contents has its page number alone."""
 NUMBER_SHARE = 0.6
 """Share of numbers behind the first column from which rows are taken for a table without further evidence."""
+LABELLED_SHARE = 0.25
+"""Share of rows with several texts before the first amount, from which these are columns that others leave empty."""
 COUNTED_SHARE = 0.8
 """Share of rows below the titles that hold amounts, from which these alone show the columns."""
 ALIGNED_SHARE = 0.75
@@ -167,14 +171,16 @@ def _part_runs(row: Sequence[Fragment], words: Sequence[Word]) -> Iterator[Fragm
 
 def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
     """Return whether `line` ends the table above it: it is one label too many, or prose."""
-    label_width = line.segments[-1].x1 - line.segments[0].x0
-    if len(line.segments) > 1:
+    if len(line.segments) != 1:
         return False
-    width = max((r.segments[-1].x1 - r.segments[0].x0 for r in run if len(r.segments) > 1), default=0.0)
-    if width and label_width > 0.7 * width:
+    (own,) = line.segments
+    rows = [r for r in run if len(r.segments) > 1]
+    width = max((r.segments[-1].x1 - r.segments[0].x0 for r in rows), default=0.0)
+    if width and own.x1 - own.x0 > 0.7 * width:
         return True  # prose
-    tail = run[-MAX_LABEL_ROWS:]
-    return len(tail) == MAX_LABEL_ROWS and all(len(r.segments) == 1 for r in tail)
+    # a text that wraps in a column behind the labels may have many lines
+    wraps = any(abs(s.x0 - own.x0) < 1 for r in rows[-1:] for s in r.segments[1:])
+    return not wraps and len(run) >= MAX_LABEL_ROWS and not any(r in rows for r in run[-MAX_LABEL_ROWS:])
 
 
 def _split_tables(
@@ -184,7 +190,7 @@ def _split_tables(
     several = [i for i, line in enumerate(run) if len(line.segments) > 1]
     if len(several) < MIN_ROWS:
         return
-    run = run[several[0] : several[-1] + 1]
+    run, after = run[several[0] : several[-1] + 1], run[several[-1] + 1 :]
     left = min(segment.x0 for line in run for segment in line.segments)
     right = max(segment.x1 for line in run for segment in line.segments)
     rows = [line for line in run if len(line.segments) > 1]
@@ -205,12 +211,24 @@ def _split_tables(
         if (beside := _drop_prose(run, xs)) is not run:
             yield from _split_tables(beside, rules, words)
             return
+        # texts that several rows have where the others have one long label are columns, too
+        labels = [[(s.x0, s.x1) for s in line.segments if s.x0 < xs[1]] for line in shown]
+        labels = [row for row in labels if len(row) > 1]
+        is_parted = len(xs) > 3 and len(labels) >= max(MIN_ROWS, LABELLED_SHARE * len(shown))
+        gaps = find_gutters(labels, least=MIN_GUTTER) if is_parted else []
+        edges = (xs[0], *(place_line(start - 1, end + 1, inside) for start, end in gaps), *xs[1:])
         # what runs on from the labels over half of the table is a title or prose
-        running = shown is counted and any(
-            s.x0 < xs[1] and s.x1 > (left + right) / 2 for line in run for s in line.segments
+        is_running = shown is counted and any(
+            s.x0 < edges[1] and s.x1 > (left + right) / 2 for line in run for s in line.segments
         )
-        if not running and _is_table(shown, xs, rules):
-            yield run, xs
+        if not is_running and any(_is_table(shown, lines, rules) for lines in dict.fromkeys((edges, xs))):
+            for line in after:  # the last row may go on in a column of texts
+                at = bisect_right(edges, line.segments[0].x0)
+                near = line.y0 - run[-1].y1 < CLOSE_HEIGHTS * (line.y1 - line.y0)
+                if not (near and 1 < at < len(edges) and line.segments[-1].x1 <= edges[at]):
+                    break
+                run.append(line)
+            yield run, edges
             return
 
     def gape(i: int) -> float:

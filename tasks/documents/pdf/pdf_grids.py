@@ -134,7 +134,8 @@ def find_edges(drawings: Iterable[dict[str, Any]], to_reading: pymupdf.Matrix, *
                 continue
             if drawing["type"] == "f":
                 fill, (left, top, right, bottom) = shaded
-                if drawing["fill"] == fill and 0 <= x0 - left < PADDING > right - x1 >= 0 and top <= y0 < y1 <= bottom:
+                padded = drawing["fill"] == fill and 0 <= x0 - left < PADDING > right - x1 >= 0
+                if padded and top - MIN_STROKE <= y0 < y1 <= bottom + MIN_STROKE:
                     continue  # Word shades a cell, and in the same colour each line of its text
                 shaded = drawing["fill"], (x0, y0, x1, y1)
             if x1 - x0 >= MIN_STROKE:

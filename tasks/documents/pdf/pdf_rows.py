@@ -489,13 +489,8 @@ def _group_body(lines: Sequence[_Line], ruled: Sequence[bool]) -> list[int]:
 
 def _sizes(joined: Sequence[bool]) -> list[int]:
     """Return the sizes of groups of neighbours; joined: for each but the first, whether it goes with the one before."""
-    sizes = [1]
-    for join in joined:
-        if join:
-            sizes[-1] += 1
-        else:
-            sizes.append(1)
-    return sizes
+    starts = [0, *(n for n, join in enumerate(joined, start=1) if not join), len(joined) + 1]
+    return [end - start for start, end in pairwise(starts)]
 
 
 def _is_row(lines: Sequence[_Line]) -> bool:
@@ -505,8 +500,10 @@ def _is_row(lines: Sequence[_Line]) -> bool:
     amounts = [col for line in lines for col in line.amounts]
     if len(amounts) > len(set(amounts)) or any(first < last for line in lines for first, last in line.spans):
         return False
-    # beside amounts in one line, only the label goes on over several
-    return not amounts or sum(bool(line.values) for line in lines) == 1 or len(set(amounts)) == 1
+    # beside amounts in one line, only the label goes on over several, or texts behind a short label
+    words = lines[0].values - lines[0].amounts
+    wraps = all(not line.label and line.values <= words for line in lines[1:])
+    return not amounts or wraps or sum(bool(line.values) for line in lines) == 1 or len(set(amounts)) == 1
 
 
 def _repeats(lines: Sequence[_Line]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import isclose
 from statistics import median
 from typing import NamedTuple
@@ -183,11 +183,10 @@ def _underlines_prose(cell_words: dict[GridCell, list[Word]]) -> bool:
 def _crosses_prose(grid: Grid, inside: Iterable[Word]) -> bool:
     """Return whether most lines of text in a grid are parts of sentences that cross its columns without a gap."""
     lines = group_lines(inside)
-    width = grid.xs[-1] - grid.xs[0]
     running = sum(
         sum(is_word(word.text) for word in line) >= SENTENCE_WORDS
         and count_gaps(line) == 0
-        and line[-1].x1 - line[0].x0 > PROSE_SHARE * width
+        and line[-1].x1 - line[0].x0 > PROSE_SHARE * (grid.xs[-1] - grid.xs[0])
         and any(line[0].x0 < x < line[-1].x1 for x in grid.xs[1:-1])
         for line in lines
     )
@@ -196,11 +195,9 @@ def _crosses_prose(grid: Grid, inside: Iterable[Word]) -> bool:
 
 def _is_prose(cell_words: dict[GridCell, list[Word]]) -> bool:
     """Return whether lines are drawn around sentences: nothing stands beside them."""
-    rows: dict[int, list[int]] = defaultdict(list)
-    for cell, inside in cell_words.items():
-        rows[cell.row].append(sum(is_word(word.text) for word in inside))
-    alone = [count for counts in rows.values() for count in counts if len(counts) == 1]
-    return len(alone) == len(rows) and sum(count >= SENTENCE_WORDS for count in alone) > len(alone) / 2
+    counts = [sum(is_word(word.text) for word in inside) for inside in cell_words.values()]
+    is_alone = len({cell.row for cell in cell_words}) == len(cell_words)
+    return is_alone and sum(count >= SENTENCE_WORDS for count in counts) > len(counts) / 2
 
 
 def _is_chart(cell_words: dict[GridCell, list[Word]]) -> bool:
@@ -230,8 +227,10 @@ def _make_table(grid: Grid, cell_words: dict[GridCell, list[Word]]) -> Table:
     rows = {row: i for i, row in enumerate(sorted({cell.row for cell in cell_words}))}
     cols = {col: i for i, col in enumerate(sorted({cell.col for cell in cell_words}))}
     cells: list[Cell] = []
+    places = grid._replace(cells=tuple(cell_words)).places()
     for cell in grid.cells:
-        if cell.row not in rows or cell.col not in cols:
+        # a title may reach over an empty cell
+        if cell.row not in rows or cell.col not in cols or (cell not in cell_words and cell[:2] in places):
             continue
         lines: list[str] = []
         for line in group_lines(cell_words.get(cell, ())):
@@ -290,59 +289,43 @@ PAGE_TITLE = re.compile(r"pages?(?: no\.?| number)?|쪽|면|페이지", re.IGNOR
 PAGE = re.compile(r"(?:[A-Z]{1,2}-)?\d{1,3}")
 
 
-class Item(NamedTuple):
-    """An item of a list: its cells from left to right, with the rows that continue them."""
-
-    text: str
-    bbox: BBox
-
-
 def is_list(cells: Sequence[Cell]) -> bool:
     """Return whether the rows of a grid list documents or lead to pages, and so hold no amounts."""
     texts = _columns(cells)
     return len(texts) > 1 and (_numbers_documents(texts) or _leads_to_pages(texts))
 
 
-def read_items(cells: Sequence[Cell]) -> list[Item]:
-    """Return the items of a list; a row without a number continues the item above."""
+def read_items(cells: Sequence[Cell]) -> list[tuple[str, BBox]]:
+    """Return text and box of each item of a list; a row without a number continues the item above."""
     groups: list[list[Cell]] = []
-    rows: dict[int, list[Cell]] = defaultdict(list)
     paged = _leads_to_pages(_columns(cells))
     begun = any(BEGUN.match(cell.text) for cell in cells if cell.col == 0)
-    for cell in cells:
-        if cell.text:
-            rows[cell.row].append(cell)
-    for row in sorted(rows):
-        first = min(rows[row], key=lambda cell: cell.col)
+    for _, row in groupby((cell for cell in cells if cell.text), key=lambda cell: cell.row):
+        first, *others = row
         if groups and not paged and (first.col > 0 or (begun and not BEGUN.match(first.text))):
-            groups[-1] += rows[row]  # the rest of a title that is wrapped over several rows
+            groups[-1] += [first, *others]  # the rest of a title that is wrapped over several rows
         else:
-            groups.append(rows[row])
-    items: list[Item] = []
+            groups.append([first, *others])
+    items: list[tuple[str, BBox]] = []
     for group in groups:
         texts = [cell.text for cell in sorted(group, key=lambda cell: (cell.col, cell.row))]
         box = enclosing_box([cell.bbox for cell in group if cell.bbox])
-        items.append(Item(" ".join(word for text in texts for word in text.split()), box))
+        items.append((" ".join(" ".join(texts).split()), box))
     return items
 
 
 def drop_notes(grid: Grid, cell_words: Mapping[GridCell, list[Word]]) -> Grid:
     """Return the grid without last rows that are sentences below the table; the grid itself without such."""
-    rows: dict[int, list[tuple[GridCell, list[Word]]]] = defaultdict(list)
-    for cell, words in cell_words.items():
-        rows[cell.row].append((cell, words))
     # without amounts, sentences may well be cells
     if sum(is_amount(" ".join(word.text for word in words)) for words in cell_words.values()) < MIN_ITEMS:
         return grid
-    width = grid.xs[-1] - grid.xs[0]
-    end = len(grid.ys) - 1
-    for row in sorted(rows, reverse=True):
-        if len(rows[row]) > 1 or rows[row][0][0].col > 0:
+    end, least = len(grid.ys) - 1, NOTE_SHARE * (grid.xs[-1] - grid.xs[0])
+    for cell, words in sorted(cell_words.items(), reverse=True):
+        if cell.col > 0:
             break
-        words = rows[row][0][1]
-        wide = max(word.x1 for word in words) - min(word.x0 for word in words) > NOTE_SHARE * width
+        wide = max(word.x1 for word in words) - min(word.x0 for word in words) > least
         if wide and sum(is_word(word.text) for word in words) >= NOTE_WORDS:
-            end = row
+            end = cell.row
     if end < 2 or any(cell.row < end < cell.row + cell.row_span for cell in grid.cells):
         return grid
     return Grid(grid.xs, grid.ys[: end + 1], tuple(cell for cell in grid.cells if cell.row < end))

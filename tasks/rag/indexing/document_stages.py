@@ -41,7 +41,7 @@ from tasks.rag.numbers.cell_facts import drop_page_marks
 from tasks.rag.numbers.document_numbers import document_cells
 from tasks.resources import embed_texts
 
-PARSER_VERSION = 15
+PARSER_VERSION = 16
 """Raise it when a reader would give another document for the same bytes."""
 
 
