@@ -76,8 +76,9 @@ class CausalLM(WindowScorer):
         pixels: dict[str, int] | None = None,
         **files: Any,
     ) -> None:
-        """pixels: bounds of the pictures that the model will be shown, see HFVision; None where it reads text alone.
+        """Find and fingerprint the weights, which are loaded with the first question. Raises ModelUnavailable.
 
+        pixels: bounds of the pictures that it will be shown, see HFVision; None where it reads text alone.
         files: which weights these are, and their precision, as `find_weights` takes it.
         """
         self._weights = find_weights(pretrained, **files)

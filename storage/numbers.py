@@ -63,7 +63,10 @@ class Numbers(NamedTuple):
 
 
 def write_numbers(path: Path, documents: Iterable[bytes]) -> None:
-    """Write the rows of all documents, in their order. `path` must not exist; a file beside it is used meanwhile."""
+    """Write rows, each document's as JSON lines (COLUMNS), to a Parquet file, in place of any at `path`.
+
+    A .jsonl beside it is used meanwhile. Raises FileExistsError where there is one.
+    """
     lines = path.with_suffix(".jsonl")
     with lines.open("xb") as file:
         file.writelines(documents)

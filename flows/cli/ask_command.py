@@ -202,7 +202,7 @@ _MARK = re.compile(r"\[\d+\]")
 
 
 def show_answer(answered: Answered) -> None:
-    """Print the short answer, the sentences with sources, those without support, other fitting documents and notes."""
+    """Print the short answer, sentences with sources, those without support, documents that fit alike, and notes."""
     if headline := headline_of(answered):
         console.print(f"[bold]{escape(headline)}[/bold]")
         console.print()

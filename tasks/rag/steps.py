@@ -228,7 +228,10 @@ def publish_report(report: IndexReport, *, failed: tuple[DocumentStatus, ...], d
 
 @step(version=1, reads_world=True)
 def read_questions(questions: Path, *, index: Path) -> Batch:
-    """Read the questions in shards, and which content of the index they are asked of. Raises QuestionsUnusable."""
+    """Read a JSONL file into shards of questions, and the digest of the index that is to answer them.
+
+    Raises QuestionsUnusable, NotAnIndex, DamagedIndex.
+    """
     from storage.index import open_index
     from tasks.rag.batching import read_batch
 

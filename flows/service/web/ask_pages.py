@@ -128,7 +128,7 @@ def _visit_of_session(visit: Visit, session: Session) -> Visit:
 
 
 def _turn_context(visit: Visit, session: Session | None, n: int, answered: Answered) -> dict[str, Any]:
-    """Return the values of the template of a turn. n: its number in its conversation, from 1."""
+    """Return the values that turn.html reads for an answer, the n-th of its conversation from 1; session: if kept."""
     blocks = blocks_of(answered)
     label = ""  # what somebody said of the answer before: right, wrong, or nothing
     if session:

@@ -279,7 +279,7 @@ def _make_table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area],
 
 
 def _header_rows(area: Area, cells: Cells) -> int:
-    """Return how many first rows name columns: up to four of words or dates above amounts, or a full one of words."""
+    """Return how many rows head an area: up to four above its first amount; without amounts a first row of names."""
     rows = range(area.top, min(area.bottom, area.top + MOST_HEADER_ROWS) + 1)
     count = next((i for i, row in enumerate(rows) if _has_amount(cells, row, area)), None)
     if count is None:

@@ -108,9 +108,9 @@ class AsLM:
 
 
 def read_sampling(options: Mapping[str, Any]) -> Sampling:
-    """Return the sampling that generation arguments of lm_eval and evalchemy ask for.
+    """Return temperature (0 if none), token limit, top_p, stop texts and first seed of generation arguments.
 
-    `do_sample: False` beside a temperature is ignored: evalchemy sends it with 0.7 and means to sample.
+    All others are ignored, `do_sample` too: evalchemy sends False beside 0.7, and samples. Raises ValidationError.
     """
     stop = next((options[name] for name in STOP if options.get(name)), ())
     seed = options.get("seed")

@@ -107,7 +107,7 @@ class OpenedSelector(NamedTuple):
 
     selector: PointerSelector
     notes: tuple[str, ...]
-    """Notes for the user on how it was read; empty for our own files."""
+    """Notes for the user on how it was read, such as pools that its name alone tells."""
     encoder: str | None
     """Encoder whose vectors it was trained with; checkpoints of Lever-Plus do not name it."""
     recipe: PoolRecipe
@@ -163,7 +163,10 @@ def open_selector(path: Path, *, heads: int | None = None) -> OpenedSelector:
 
 
 def open_own(data: bytes, path: Path) -> OpenedSelector:
-    """Open the selector in the bytes of a checkpoint of ours, which errors name by its path. Raises FileUnusable."""
+    """Open a checkpoint of ours from its bytes; `path` stands in errors, and its name for the pools if none are stored.
+
+    Raises FileUnusable.
+    """
     selector, meta = _read_own(data, str(path))
     try:
         stored_recipe = PoolRecipe.model_validate(meta[POOLS_OF]) if meta.get(POOLS_OF) else None

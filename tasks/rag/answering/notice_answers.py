@@ -46,7 +46,10 @@ _TABLE_WORDS: dict[Language, dict[str, str]] = WORDS["table"]
 
 
 def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Draft | None:
-    """Return an answer from facts of the catalogue; None if it has none of them or no document is surely meant."""
+    """Return the facts that are asked for, of the document that is meant or a table of those that are compared.
+
+    None if the question asks for no fact, means no document for sure, or none of those states the fact.
+    """
     # of 557 unseen questions facts answered two, but comparisons and follow-ups on notices need them
     names = find_requested_facts(question)
     if not names or plan.filters.mode == "all":

@@ -306,7 +306,10 @@ def _build_question(
 
 
 def _weigh_words(question: str, core: str, tokenizer: str) -> Iterator[Word]:
-    """Yield the words that name the value, with their weights."""
+    """Yield the question's words that stand in `core`, what is left of it without documents, periods and units.
+
+    Each is weighed by its kind (name, focus, other), not by how rare it is. Raises WrongTokenizer.
+    """
     first = LINK.split(core, maxsplit=1)[0]
     core_words, begin = map(frozenset, tokenize([core, first], tokenizer=tokenizer))
     run = "".join(core.split())

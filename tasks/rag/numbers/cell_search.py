@@ -337,7 +337,7 @@ def join_hangul(texts: Iterable[str]) -> str:
 
 @lru_cache(maxsize=65_536)
 def column_words(column_path: tuple[str, ...]) -> str:
-    """Return what the headers of a column say beside its period and its unit; empty for the column of the total."""
+    """Return the words of a column's headers without digits, units and months, in lower case; empty for a total."""
     words = [word for header in column_path if not UNIT_LINE.search(header) for word in words_of(header)]
     if TOTALS.intersection(words):
         return ""

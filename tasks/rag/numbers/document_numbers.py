@@ -121,7 +121,7 @@ FEWEST_LINES = 4
 
 
 def mark_statements(facts: Sequence[CellFact]) -> list[CellFact]:
-    """Return the facts, in their order, with the statement that their table is; `other` for a part of one."""
+    """Return the facts, in order, with the statement that most lines of their table name, four at least, or `other`."""
     tables: dict[int, set[tuple[str, ...]]] = defaultdict(set)
     for fact in facts:
         tables[fact.table].add(fact.row_path)

@@ -115,7 +115,7 @@ def parse_shape(question: str, *, spoken_names: Sequence[str], names: Sequence[s
         end = atoms[last - 1].end
     skeleton = " ".join((skeleton + text[end:]).split())
     inside = {at for first, last in spans for at in range(first, last)}
-    return Shape(skeleton, tuple(lines), *_unexplained_words(atoms, inside))
+    return Shape(skeleton, tuple(lines), *_words_outside_lines(atoms, inside))
 
 
 def mark_names(text: str, spoken_names: Sequence[str]) -> str:
@@ -193,11 +193,14 @@ def _strip_particles(word: str) -> str:
     return word if word.isascii() else without_particles(word)[-1]
 
 
-def _unexplained_words(atoms: Sequence[Atom], inside: set[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words of no line: those that nothing explains, and those that name a part of the company."""
+def _words_outside_lines(atoms: Sequence[Atom], in_lines: set[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return unknown words outside lines, neighbours as one text: those nothing explains, then parts of the company.
+
+    A capital inside the question, or "segment" behind them, marks a part. in_lines: positions of the atoms of lines.
+    """
     unread: list[str] = []
     loose: list[str] = []
-    signs = "".join("_" if at in inside else atom.sign for at, atom in enumerate(atoms))
+    signs = "".join("_" if at in in_lines else atom.sign for at, atom in enumerate(atoms))
     for match in re.finditer(r"(?P<p>pt?)?(?P<words>[UV]+)(?P<s>s)?", signs):
         words = [_strip_particles(atoms[at].text) for at in range(*match.span("words"))]
         capital = atoms[match.start("words")].text[0].isupper() and match.start("words") > 0

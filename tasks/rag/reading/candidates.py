@@ -399,7 +399,7 @@ class _Lister:
                         yield self._make("share", [at, whole], (), value / total * _HUNDRED, **links)
 
     def _growth_differences(self) -> Iterator[Candidate]:
-        """Yield the growth of one row between two columns less that of another row, in percentage points."""
+        """Yield the growth of one of the best four rows, first to last number, less another's, in percentage points."""
         page, cells = self.page, self.cells
         rows = list(dict.fromkeys(cells[at].row for at in self.numeric[:30] if cells[at].column >= 0))[:4]
         lines = {}
