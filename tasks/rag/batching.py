@@ -21,7 +21,7 @@ from tasks.rag.rag_errors import QuestionsUnusable
 if TYPE_CHECKING:  # it takes a third of a second to import, and indexing needs none
     from tasks.rag.answering.assistant import Assistant
 
-ANSWER_VERSION = 22
+ANSWER_VERSION = 23
 """Version of answers in the cache key: increment it when the same question on the same index would get another
 answer."""
 SHARD_QUESTIONS = 25

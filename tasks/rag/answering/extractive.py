@@ -12,8 +12,8 @@ from tasks.language.sentences import CITATION_MARK, Language, disarm_marks
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, make_citation
 from tasks.rag.answering.passage_scores import Scored, score_passages, yes_or_no
-from tasks.rag.answering.passages import Passage, cells_of, items_of, read_passages
-from tasks.rag.answering.question_reading import MOST_QUESTION_CHARS, NUMERIC, Question, read_question
+from tasks.rag.answering.passages import Passage, cells_of, is_of_numbers, items_of, read_passages
+from tasks.rag.answering.question_reading import MOST_QUESTION_CHARS, NUMERIC, Question, asks_to_explain, read_question
 from tasks.rag.answers import Citation, Draft, QueryType, place_of
 from tasks.rag.planning.names import stem_of
 from tasks.rag.retrieval.search import Hit
@@ -84,6 +84,8 @@ def extract_answer(
         )
     # the items of a list are sentences of their own, too
     passages = [passage for passage in read_passages(hits) if parsed.wants == "list" or not passage.is_list]
+    if asks_to_explain(question):
+        passages = [passage for passage in passages if not is_of_numbers(passage)]
     scored = score_passages(parsed, hits, passages)
     ranked = sorted(scored, key=lambda entry: (-entry.score, entry.passage.hit, entry.passage.place))
     if not ranked:

@@ -32,6 +32,7 @@ from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits, is
 from tasks.rag.answering.computing import compute_answer, withhold_uncomputed
 from tasks.rag.answering.extractive import Group, extract_answer, point_to
 from tasks.rag.answering.notice_answers import answer_from_facts
+from tasks.rag.answering.question_reading import asks_to_explain
 from tasks.rag.answering.weighing import Way, choose_draft, weigh_drafts
 from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (
@@ -51,7 +52,7 @@ from tasks.rag.numbers.computation_reading import asks_to_work_out, writes_formu
 from tasks.rag.numbers.line_lookup import select_numbers
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
-from tasks.rag.reading.reader import Reading, open_pages, read_answer, show_cells, work_out_reply
+from tasks.rag.reading.reader import Reading, is_of_labels, open_pages, read_answer, show_cells, work_out_reply
 from tasks.rag.reading.scorers import Expected, Reader, load_reader
 from tasks.rag.retrieval.search import Hit, SearchResult, alternate, retrieve
 
@@ -220,11 +221,14 @@ def draft_in_every_way(part: Part, desk: Desk) -> Part:
     is_read = not (plan.needs_multi_doc or writes_formula(question))
     readings = open_pages(question, hits, index, filters=plan.filters) if is_read else ()
     drafts["read"] = read_answer(readings, index.names, reader=desk.reader)
-    drafts["computed"] = compute_answer(question, plan, index, hits=hits)
-    # with a large model its answer goes first: nobody has measured it beside cells that words alone put together
-    if not desk.wiring.large:
-        drafts["cells"] = compute_from_cells(question, plan, hits, index)
-    drafts["cell"] = look_up_cell(question, plan, hits, index)
+    if asks_to_explain(question):  # a label may, a number cannot
+        drafts["read"] = drafts["read"] if drafts["read"] and is_of_labels(drafts["read"]) else None
+    else:
+        drafts["computed"] = compute_answer(question, plan, index, hits=hits)
+        # with a large model its answer goes first: nobody has measured it beside cells that words alone put together
+        if not desk.wiring.large:
+            drafts["cells"] = compute_from_cells(question, plan, hits, index)
+        drafts["cell"] = look_up_cell(question, plan, hits, index)
     from_facts = answer_from_facts(question, plan, index.catalogue)
     drafts["facts"] = from_facts and withhold_uncomputed(question, from_facts)
     sides = [side for side in plan.filters.groups if side] if plan.needs_multi_doc else []

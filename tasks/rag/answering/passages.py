@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tasks.language.marks import drop_marks
+from tasks.language.marks import drop_marks, find_marks, mark_of_note
 from tasks.language.sentences import split_sentences
 from tasks.rag.indexing.chunk_pieces import is_unit_line
 from tasks.rag.indexing.chunks import Chunk
@@ -44,6 +45,7 @@ _NUMBERED_HEADING = re.compile(
 """An entry of a table of contents: `Item 1A. Risk Factors; 3`."""
 _CONTENTS = re.compile(r"(?:table of )?contents|index|목\s*차|차\s*례", re.IGNORECASE)
 _CELL = " | "
+_BRACKETED = re.compile(r"\s*\((\d{1,2}|[a-z])\)$")
 _BARE_ROW = re.compile(r"\D.*?(?:\s+[$₩€(△-]*\d[\d,.]*[)%]*){1,}", re.DOTALL)
 
 
@@ -82,14 +84,31 @@ class Passage(NamedTuple):
 def read_passages(hits: Sequence[Hit]) -> list[Passage]:
     """Return the passages of the hits, in their order, at most MOST_PASSAGES of each."""
     passages: list[Passage] = []
+    notes: dict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
+    for hit in hits:
+        for line in hit.chunk.text[:MOST_CHUNK_CHARS].splitlines():
+            if _CELL not in line and (mark := mark_of_note(line)):
+                notes[hit.chunk.document, hit.chunk.page].setdefault(mark, line.strip())
     for number, hit in enumerate(hits):
-        read = _rows(hit.chunk) if hit.chunk.sentences else _sentences(hit.chunk)
+        read = [*(_rows(hit.chunk) if hit.chunk.sentences else _sentences(hit.chunk))]
+        # the note of a row tells of what the row is
+        for row in [passage for passage in read if passage.is_row]:
+            label = row.text.partition(" — ")[0]
+            marks = [mark[1] for mark in _BRACKETED.finditer(label)] or find_marks(label)
+            for note in filter(None, map(notes[hit.chunk.document, hit.chunk.page].get, marks)):
+                read.append(row._replace(text=f"{_BRACKETED.sub('', label)} — {note}"))
         passages += [
             passage._replace(hit=number, place=place, above=" › ".join(hit.chunk.heading_path))
-            for place, passage in enumerate(list(read)[:MOST_PASSAGES])
+            for place, passage in enumerate(read[:MOST_PASSAGES])
             if passage.text.strip()
         ]
     return passages
+
+
+def is_of_numbers(passage: Passage) -> bool:
+    """Return whether a passage is a row of a table without words behind its label: two of them in one cell."""
+    values = [cell.rpartition(": ")[2] for cell in cells_of(passage.text)[1:]]
+    return passage.is_row and not any(re.search(r"[^\W\d_]{2,}\s[^\W\d_]{2,}", value) for value in values)
 
 
 def _rows(chunk: Chunk) -> Iterator[Passage]:

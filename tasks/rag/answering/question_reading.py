@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import FUNCTION_WORDS, HANGUL, MYRIADS, drop_compounds, tokenize
 from tasks.rag.numbers.cell_search import CELL_WORDS, CHANGE, Alternative, CellQuestion, Unit, Word, unify_spellings
-from tasks.rag.numbers.computation_reading import IN_UNIT, asks_to_work_out
+from tasks.rag.numbers.computation_reading import IN_UNIT, asks_to_work_out, writes_formula
 from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import YEARS, find_years
@@ -29,8 +29,12 @@ NUMERIC = frozenset[AnswerType](("number", "money", "percent", "count"))
 """Types whose answer is a number."""
 
 _WORDS = tomllib.loads((files("tasks.rag.answering") / "question_words.toml").read_text("utf-8"))
-WANTED = [(rule["kind"], compile_filled(rule["asked"], _WORDS["parts"], re.IGNORECASE)) for rule in _WORDS["wanted"]]
-"""Types of answers, each with the pattern of the questions that ask for it; the first that fits counts."""
+WANTED = [
+    (rule["kind"], compile_filled(rule["asked"], _WORDS["parts"], re.IGNORECASE), "unless_concept" in rule)
+    for rule in _WORDS["wanted"]
+]
+"""Types of answers, each with the pattern of the questions that ask for it, and whether that names no concept of
+statements; the first that fits counts."""
 LOOKS = {name: compile_filled(sign, _WORDS["parts"]) for name, sign in _WORDS["answers"].items()}
 """What an answer of each type looks like; letter case counts, because names are told by it."""
 ASKING = frozenset[str](_WORDS["asking"].split())
@@ -132,15 +136,27 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     counter = korean[1] if korean else ""
     if english and not counter:
         counter = next(iter(tokenize([english[1]], tokenizer=tokenizer)[0]), "")
-    kinds = (kind for kind, asked in WANTED if asked.search(question))
     return Question(
         text=question,
         language=language_of(question),
         terms=_weigh_terms(list(dict.fromkeys(words)), question, focus, tokenizer),
-        wants=next(kinds, "text"),
+        wants=find_answer_type(question),
         counter=counter,
         numbers=frozenset(re.findall(r"\d+(?:\.\d+)?", question.replace(",", ""))),
     )
+
+
+def find_answer_type(question: str) -> AnswerType:
+    """Return the type of answer that a question asks for; `text` where no other fits."""
+    kinds = (
+        kind for kind, asked, no_concept in WANTED if asked.search(question) and not (no_concept and mentions(question))
+    )
+    return next(kinds, "text")
+
+
+def asks_to_explain(question: str) -> bool:
+    """Return whether a question asks what something is, means or is related to, which no number tells."""
+    return find_answer_type(question) == "definition" and not writes_formula(question)
 
 
 def _weigh_terms(words: Sequence[str], question: str, focus: frozenset[str], tokenizer: str) -> tuple[Term, ...]:

@@ -153,6 +153,11 @@ def read_answer(readings: Sequence[Reading], names: Mapping[str, str], *, reader
     return draft and draft._replace(confidence=round(confidence, 4))
 
 
+def is_of_labels(draft: Draft) -> bool:
+    """Return whether an answer of the reader is the words of a cell or of labels, and no number."""
+    return draft.value is None and draft.operation in ("value", "labels", "argmax", "argmin")
+
+
 class ShownCell(NamedTuple):
     """A cell that a model may calculate with."""
 

@@ -93,6 +93,27 @@ def test_a_line_of_a_form_or_glossary_tells_of_its_label(document: Hit, question
     assert asked(question, document).text.split("\n")[0] == answer
 
 
+ROWS = ("노을보상제도 — 2023: 0.8", "Linden Bonus Plan — 2023: 1.4", "Sale of kilns (1) — 2023: 24.8")
+BENEFITS = hit(
+    "(1) Related to the closure of Marlow.\nItem | 2023\n노을보상제도 | 0.8\nSale of kilns (1) | 24.8", rows=ROWS
+)
+TOLD = hit(
+    "노을보상제도는 직원에게 주식을 주는 제도를 말한다. The Linden Bonus Plan is a plan for shares of employees."
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What is the Linden Bonus Plan?", "The Linden Bonus Plan is a plan for shares of employees [1]."),
+        ("What was the sale of kilns related to?", "Sale of kilns — (1) Related to the closure of Marlow [1]."),
+        ("노을보상제도는 무엇인가요?", "노을보상제도는 직원에게 주식을 주는 제도를 말한다 [1]."),
+    ],
+)
+def test_a_sentence_and_no_row_of_numbers_tells_what_something_is(question: str, answer: str) -> None:
+    assert asked(question, BENEFITS, TOLD).text.split("\n")[0] == answer
+
+
 def test_a_long_sentence_is_cut_around_what_answers() -> None:
     clause = "until the date that falls five years after the final sale of the last of such products, "
     sentence = f"At all times {clause * 5}the least insurance per occurrence shall be $5,000,000."

@@ -25,6 +25,7 @@ def read(text: str) -> Question:
         ("What share of stores is leased?", "percent"),
         ("What rate applies when the gate is out?", "number"),
         ("Where does the tour take place?", "where"),
+        ("What was the cost of the defined contribution plans?", "money"),
     ],
 )
 def test_a_question_shows_the_kind_of_answer_that_would_do(question: str, wants: str) -> None:

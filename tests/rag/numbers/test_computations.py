@@ -91,8 +91,6 @@ UNREAD = """
 What was revenue?
 Why did revenue grow in FY2019?
 How is revenue recognized in FY2019?
-Which policies apply to inventory in FY2019?
-Who audited net income in FY2019?
 What was the ratio of the 2018 total goodwill to 2019?
 2019년 매출액이 늘어난 이유는?
 What was the weight of the loom shed doors near the mill pond when revenue fell in FY2019?
