@@ -176,7 +176,7 @@ def _named_figures(item: Item) -> set[float]:
 
 _FIRST = (
     "value", "growth", "difference", "average", "share", "ratio", "sum", "list", "labels", "product", "count", "argmax",
-    "argmin", "max", "min", "negated", "yesno", "sum share", "growth difference", "span",
+    "argmin", "max", "min", "yesno", "span",
 )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def _operation_of(item: Item, right: set[str]) -> str | None:
     if item.set == "hitab":
         how = " ".join(gold["aggregation"])
         front = ["argmax", "argmin", "max", "min"] * ("arg" in how or "max" in how or "min" in how)
-        front += ["negated"] * ("opposite" in how) + ["share", "ratio"] * ("div" in how)
+        front += ["share", "ratio"] * ("div" in how)
         front += ["difference"] * ("diff" in how) + ["sum"] * ("sum" in how) + ["average"] * ("average" in how)
         first = front + first
     if operation := next((each for each in first if each in right), None):
@@ -210,7 +210,7 @@ def _gives_own(item: Item, page: Page, candidate: Candidate) -> bool:
         values = [amount.printed * amount.factor for amount in amounts] if candidate.operation != "span" else []
         if candidate.operation in ("argmax", "argmin", "labels", "span") or not values:
             return len(golds) == 1 and has_close_number("; ".join(candidate.texts), item.gold["answer"])
-        values = values[:1] if candidate.operation in ("value", "max", "min", "negated") else values
+        values = values[:1] if candidate.operation in ("value", "max", "min") else values
     elif candidate.operation in (*IN_PERCENT, "count", "ratio"):
         values = [candidate.number]
     else:

@@ -17,7 +17,9 @@ OPERATIONS = (
     "value", "negated", "list", "labels", "argmax", "argmin", "max", "min", "difference", "growth", "sum", "average",
     "share", "ratio", "product", "count", "yesno", "span", "sum share", "growth difference",
 )  # fmt: skip
-"""What may be done with cells. Append only: fitted weights know an operation by its place."""
+"""What may be done with cells. Append only: fitted weights know an operation by its place.
+
+No candidate is `negated`, `sum share` or `growth difference`, which gave no right answer more than they cost."""
 OF = {name: place for place, name in enumerate(OPERATIONS)}
 LINKS = (
     "operands", "same row", "same column", "sentences", "mixed", "same unit", "years are those asked", "years hit",
@@ -27,7 +29,7 @@ LINKS = (
     "percents", "words in span", "words around", "sentence rank", "first is whole", "with question value",
     "years asked span",
 )  # fmt: skip
-"""How the cells of a candidate fit together."""
+"""How the cells of a candidate fit together. Append only, as above; none is `with question value` any more."""
 LINK = {name: place for place, name in enumerate(LINKS)}
 MOST_OPERANDS = 8
 BEST_CELLS, BEST_NUMBERS = 24, 12
@@ -39,7 +41,7 @@ _HUNDRED = Decimal(100)
 
 Scale = Literal["", "thousand", "million", "billion", "percent"]
 SCALES: dict[Decimal, Scale] = {Decimal(10) ** 3: "thousand", Decimal(10) ** 6: "million", Decimal(10) ** 9: "billion"}
-IN_PERCENT = frozenset(["growth", "share", "sum share", "growth difference"])
+IN_PERCENT = frozenset(["growth", "share"])
 """Operations whose number is in percent, whatever its cells are."""
 PLAIN = frozenset(["count", "ratio", "argmax", "argmin", "labels", "yesno", "span"])
 """Operations whose answer has no unit of its cells."""
@@ -88,22 +90,15 @@ class _Lister:
         yield from self._columns()
         yield from self._sentences()
         yield from self._pairs()
-        yield from self._shares_of_sums()
         yield from self._shares_of_totals()
-        yield from self._growth_differences()
-        yield from self._with_question_values()
         yield from self._spans()
 
     def _values(self) -> Iterator[Candidate]:
-        """Yield the best cells as they are written, then negative ones of the best amounts with their sign turned."""
+        """Yield the best cells as they are written."""
         first_places: dict[str, int] = {}
         for at in self.order[:BEST_CELLS]:
             text = self.cells[at].text
             yield self._make("value", [at], [text], duplicates=first_places.setdefault(text, at) != at)
-        for at in self.numeric[:6]:
-            amount = self.cells[at].amount
-            if amount and amount.printed < 0:
-                yield self._make("negated", [at], (), -amount.printed)
 
     def _rows(self) -> Iterator[Candidate]:
         """Yield along a row: its cells as a list, sum and mean, the largest and smallest, and how many pass a limit."""
@@ -358,25 +353,6 @@ class _Lister:
                     yield self._make("share", [first, second], (), m / k * _HUNDRED)
                     yield self._make("ratio", [first, second], (), m / k)
 
-    def _shares_of_sums(self) -> Iterator[Candidate]:
-        """Yield two values' sum as a share of a third, which the question or its label makes the whole."""
-        page, cells = self.page, self.cells
-        for column in list(dict.fromkeys(cells[at].column for at in self.numeric[:12] if cells[at].column >= 0))[:2]:
-            line = [at for at in self.numeric[:40] if cells[at].column == column][:5]
-            totals = [
-                at
-                for at in page.columns[column].cells
-                if cells[at].amount is not None and _is_total(page.rows[cells[at].row].name)
-            ][:2]
-            for a, b in combinations(line, 2):
-                for whole in dict.fromkeys([*totals, *line]):
-                    if whole in (a, b):
-                        continue
-                    u, v, w = self._values_of([a, b, whole])
-                    if w:
-                        links = {"first is whole": float(whole in totals)}
-                        yield self._make("sum share", [a, b, whole], (), (u + v) / w * _HUNDRED, **links)
-
     def _shares_of_totals(self) -> Iterator[Candidate]:
         """Yield each of the best values as a share of the total of its column or its row."""
         page, cells = self.page, self.cells
@@ -397,51 +373,6 @@ class _Lister:
                     if total:
                         links = {"first is whole": 1.0}
                         yield self._make("share", [at, whole], (), value / total * _HUNDRED, **links)
-
-    def _growth_differences(self) -> Iterator[Candidate]:
-        """Yield the growth of one of the best four rows, first to last number, less another's, in percentage points."""
-        page, cells = self.page, self.cells
-        rows = list(dict.fromkeys(cells[at].row for at in self.numeric[:30] if cells[at].column >= 0))[:4]
-        lines = {}
-        for row in rows:
-            line = _of_one_kind(cells, [at for at in page.rows[row].cells if cells[at].amount is not None])
-            dated = [at for at in line if not self.years or cells[at].years & self.years]
-            lines[row] = dated if len(dated) >= 2 else line
-        for first, second in combinations(rows, 2):
-            pairs = [[lines[row][0], lines[row][-1]] for row in (first, second) if len(lines[row]) >= 2]
-            if len(pairs) < 2 or {cells[at].column for at in pairs[0]} != {cells[at].column for at in pairs[1]}:
-                continue
-            grown = []
-            for start, end in pairs:
-                early, late = sorted((start, end), key=lambda at: max(cells[at].years, default=0))
-                u, v = self._values_of([early, late])
-                grown.append((v - u) / u * _HUNDRED if u else None)
-            if grown[0] is not None and grown[1] is not None:
-                for sign in (1, -1):
-                    operands = [*pairs[0], *pairs[1]] if sign > 0 else [*pairs[1], *pairs[0]]
-                    yield self._make("growth difference", operands, (), sign * (grown[0] - grown[1]))
-
-    def _with_question_values(self) -> Iterator[Candidate]:
-        """Yield operations on a value of the page and one that the question states: 28 % of the 21 billion."""
-        for asked in self.question.amounts[:2]:
-            for at in self.numeric[:6]:
-                amount = self.cells[at].amount
-                assert amount is not None
-                links = {"with question value": 1.0}
-                u = amount.printed
-                v = asked.printed * asked.factor / amount.factor if asked.factor != 1 else asked.printed
-                percent = "%" in (amount.unit, asked.unit)
-                yield self._make("product", [at], (), u * v / _HUNDRED if percent else u * v, **links)
-                if amount.unit == "%" and asked.unit != "%" and u:
-                    yield self._make("ratio", [at], (), asked.printed / u * _HUNDRED, **links)
-                elif asked.unit == "%" and v:
-                    yield self._make("ratio", [at], (), u / asked.printed * _HUNDRED, **links)
-                elif u and v:
-                    yield self._make("share", [at], (), u / v * _HUNDRED, **links)
-                    yield self._make("ratio", [at], (), u / v, **links)
-                    yield self._make("ratio", [at], (), v / u, **links)
-                    yield self._make("difference", [at], (), v - u, **links)
-                    yield self._make("sum", [at], (), u + v, **links)
 
     def _spans(self) -> Iterator[Candidate]:
         """Yield the three sentences that hold most of the question, whole: without a model no words are cut out."""

@@ -56,22 +56,19 @@ MOST_LEVELS = 3
 """Levels of a row path that name a cell, the innermost ones."""
 TITLES: Mapping[Language, Mapping[str, str]] = {
     "en": {
-        "growth": "Growth", "growth difference": "Difference of growth",
-        "difference": "Difference", "sum": "Sum", "average": "Average", "share": "Share",
-        "sum share": "Share", "ratio": "Ratio", "product": "Product", "count": "Count", "argmax": "largest",
+        "growth": "Growth", "difference": "Difference", "sum": "Sum", "average": "Average", "share": "Share",
+        "ratio": "Ratio", "product": "Product", "count": "Count", "argmax": "largest",
         "argmin": "smallest", "max": "largest", "min": "smallest", "yes": "Yes", "no": "No",
     },
     "ko": {
-        "growth": "증감률", "growth difference": "증감률 차이",
-        "difference": "차이", "sum": "합계", "average": "평균", "share": "비중",
-        "sum share": "비중", "ratio": "비율", "product": "곱", "count": "개수", "argmax": "최대",
+        "growth": "증감률", "difference": "차이", "sum": "합계", "average": "평균", "share": "비중",
+        "ratio": "비율", "product": "곱", "count": "개수", "argmax": "최대",
         "argmin": "최소", "max": "최대", "min": "최소", "yes": "예", "no": "아니요",
     },
 }  # fmt: skip
 WORKINGS = {
     "difference": "{0} − {1}", "growth": "({0} − {1}) / {1}", "share": "{0} / {1}", "ratio": "{0} / {1}",
-    "product": "{0} × {1}", "sum share": "({0} + {1}) / {2}",
-    "growth difference": "({1} − {0}) / {0} − ({3} − {2}) / {2}",
+    "product": "{0} × {1}",
 }  # fmt: skip
 PAIRED = frozenset(["difference", "growth", "share", "ratio", "product"])
 """Operations over two cells, of which a model names the first one first."""
@@ -296,13 +293,13 @@ def find_nonsense(page: Page, candidate: Candidate, years: Sequence[int] = ()) -
     # an amount without a unit beside a percentage may be a percentage whose sign stands elsewhere
     if operation != "product" and "%" in units and len(units) > 1:
         return "percentage", ()
-    if operation in ("share", "sum share", "growth") and len(units) > 1:
+    if operation in ("share", "growth") and len(units) > 1:
         return "units", (", ".join(units),)
     if number is None:
         return None
     if operation == "growth" and (amounts[0].printed < 0) != (amounts[1].printed < 0) and amounts[0].printed:
         return "sign", (write_digits(amounts[0].printed), write_digits(amounts[1].printed))
-    if operation not in ("share", "sum share"):
+    if operation != "share":
         return None
     statements = {cell.record.get("statement") for cell in cells}
     shown = write_digits(_round(number, places=2))
@@ -335,12 +332,6 @@ class _Answer:
         self.page, self.candidate, self.names, self.several = page, candidate, names, several
         self.language: Language = language
         self.operation = candidate.operation
-        if self.operation == "growth difference":  # of each pair the earlier first
-            pairs = [
-                sorted(candidate.cells[at : at + 2], key=lambda at: max(page.cells[at].years, default=0))
-                for at in (0, 2)
-            ]
-            self.candidate = candidate = candidate._replace(cells=tuple(at for pair in pairs for at in pair))
         self.cells = [page.cells[at] for at in dict.fromkeys((*candidate.cells, *candidate.evidence))]
         self.amounts = [page.cells[at].amount or Amount(Decimal(0), Decimal(1), "") for at in candidate.cells]
 
@@ -370,15 +361,10 @@ class _Answer:
                 return first - second
             case "growth":
                 return (first - second) / second * 100
-            case "growth difference":
-                start, end, other_start, other_end = values
-                return ((end - start) / start - (other_end - other_start) / other_start) * 100
             case "share":
                 return first / second * 100
             case "ratio":
                 return first / second
-            case "sum share":
-                return sum(values[:-1], Decimal(0)) / second * 100
             case "product":
                 return first * second / (100 if any(amount.unit == "%" for amount in self.amounts) else 1)
             case "average":
@@ -443,7 +429,7 @@ class _Answer:
 
     def amount_text(self) -> str:
         """Return the number with unit and scale as a sentence writes it."""
-        if self.operation in ("difference", "growth difference") and self.unit() == "%":
+        if self.operation == "difference" and self.unit() == "%":
             return f"{self.display()}{POINTS[self.language]}"
         return write_amount(self.display(), self.unit(), self.scale(), self.language)
 
@@ -451,7 +437,7 @@ class _Answer:
         """Return the answer with its marks `[1]`: cells by row, column and period, and a result; labels stand alone."""
         titles, cells = TITLES[self.language], self.list_cells()
         match self.operation:
-            case "value" | "negated" | "list" | "max" | "min":
+            case "value" | "list" | "max" | "min":
                 return "; ".join(cells)
             case "argmax" | "argmin":
                 return f"{disarm_marks(self.candidate.texts[0])} ({titles[self.operation]}): {'; '.join(cells)}"

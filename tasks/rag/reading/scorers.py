@@ -42,7 +42,7 @@ SIGNS = (
 )  # fmt: skip
 """Names of the signs from which the confidence is computed, in their order."""
 _SEVERAL = ("argmax", "argmin", "count", "labels", "list", "max", "min")
-WORKED = ("difference", "growth", "sum", "average", "share", "ratio", "product", "sum share", "growth difference")
+WORKED = ("difference", "growth", "sum", "average", "share", "ratio", "product")
 """Operations that work out a number of several cells."""
 
 
