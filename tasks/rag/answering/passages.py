@@ -45,7 +45,7 @@ _NUMBERED_HEADING = re.compile(
 """An entry of a table of contents: `Item 1A. Risk Factors; 3`."""
 _CONTENTS = re.compile(r"(?:table of )?contents|index|목\s*차|차\s*례", re.IGNORECASE)
 _CELL = " | "
-_BRACKETED = re.compile(r"\s*\((\d{1,2}|[a-z])\)$")
+_BRACKETED = re.compile(r"\s*\(([a-z\d]\d?)\)$")
 _BARE_ROW = re.compile(r"\D.*?(?:\s+[$₩€(△-]*\d[\d,.]*[)%]*){1,}", re.DOTALL)
 
 
