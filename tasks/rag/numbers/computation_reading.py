@@ -15,16 +15,16 @@ from tasks.rag.numbers.computations import (
     Labels,
     Latest,
     Task,
-    combine,
     find_extreme,
     find_periods,
     is_ratio,
     operation,
     read_count,
     spread_over_periods,
+    value_of,
 )
 from tasks.rag.numbers.concepts import Concept, mentions, words_of
-from tasks.rag.numbers.expressions import Line, Operation, find_years, lines_of, parse
+from tasks.rag.numbers.expressions import find_years, lines_of, parse
 from tasks.rag.numbers.periods import When, find_parts, write_years_out
 from tasks.rag.numbers.question_shape import NAME, OWNER, Shape, any_of, mark_names, parse_shape, strip_instructions
 from tasks.rag.numbers.written_formulas import (
@@ -130,7 +130,7 @@ def _read_values(
     if not whens or len(whens) > MOST_YEARS:
         return None
     shape = _attach_parts(drop_inputs(parse_shape(plain, spoken_names=spoken_names, names=names)), labels)
-    tasks = tuple(_make_tasks(shape, whens, display, plain))
+    tasks = tuple(_make_tasks(shape, whens, plain))
     is_read = sum(len(phrase.split()) for phrase in shape.unread) <= MOST_UNREAD and not shape.loose
     if not (tasks and is_read and ASKS_VALUE.search(plain)):
         return None
@@ -166,18 +166,11 @@ def _are_in_labels(words: str, labels: Labels, *, most: int | None = None) -> bo
     return bool(counts) and all(counts) and (most is None or min(counts) <= most)
 
 
-def _make_tasks(shape: Shape, whens: Sequence[When], display: Computation, plain: str) -> Iterator[Task]:
-    """Yield tasks that combine lines over periods; none if they do not combine, or for a share of an unknown whole."""
-    values = combine(shape.skeleton, shape.lines, percent=display.in_percent)
-    only = values[0].expression if len(values) == 1 else None
-    if isinstance(only, Line) and not is_ratio(only) and ASKS_SHARE.search(shape.skeleton):
-        return  # of two lines, of which one is not known
-    for value in values:
-        two = isinstance(value.expression, Operation) and len(shape.lines) > 1
+def _make_tasks(shape: Shape, whens: Sequence[When], plain: str) -> Iterator[Task]:
+    """Yield the tasks of a line over periods; none of several lines, or for a share of an unknown whole."""
+    if len(shape.lines) == 1 and (is_ratio(shape.lines[0]) or not ASKS_SHARE.search(shape.skeleton)):
         operation_name = find_extreme(plain) or operation(shape.skeleton)
-        if two and len(whens) == 1 and operation_name in ("growth", "difference", "total"):
-            operation_name = ""  # of the two lines, and not of two years
-        yield from spread_over_periods(value, operation_name, whens)
+        yield from spread_over_periods(value_of(shape.lines[0]), operation_name, whens)
 
 
 def drop_inputs(shape: Shape) -> Shape:

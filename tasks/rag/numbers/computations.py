@@ -10,14 +10,9 @@ from typing import Literal, NamedTuple
 from tasks.language.sentences import Language
 from tasks.rag.numbers.expressions import Aggregate, Constant, Expression, Line, Operation, Over, find_years
 from tasks.rag.numbers.periods import WHOLE_YEAR, Part, When, find_parts
-from tasks.rag.numbers.question_shape import LINE, any_of
+from tasks.rag.numbers.question_shape import any_of
 
 DisplayUnit = Literal["", "amount", "%", "times", "days", "per share"]
-TIMES = re.compile(r"\btimes\b|\bratio\b|\bmultiple\b|(?<![가-힣])배|몇\s?배", re.IGNORECASE)
-SMALL, JOINED, TOGETHER, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST = map(
-    any_of, ("small", "joined", "together", "minus", "minus_reversed", "part_first", "whole_first")
-)
-PER = re.compile(rf"{LINE}\s+per\s+{LINE}", re.IGNORECASE)
 UNITS: dict[str, DisplayUnit] = {
     "currency": "amount",
     "%": "%",
@@ -35,62 +30,10 @@ class Combined(NamedTuple):
     display_unit: DisplayUnit
 
 
-class _Term(NamedTuple):
-    title: str
-    expression: Expression
-    unit: DisplayUnit
-
-
-def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Combined, ...]:
-    """Combine lines as the skeleton says, empty where it does not; percent: whether the question speaks of percent."""
-    plain = " ".join(SMALL.sub(" ", skeleton).split())
-    with_ratios = [(line, line.concept if is_ratio(line) else None) for line in lines]
-    terms = [_Term(line.name, line, UNITS.get(ratio.unit, "") if ratio else "amount") for line, ratio in with_ratios]
-    plain, terms = _add_joined_terms(plain, terms)
-    if len(terms) == 1:
-        return (Combined(*terms[0]),)
-    if len(terms) == 2:
-        return _relate_two(plain, terms, percent=percent) or _list_terms(plain, terms)
-    return _list_terms(plain, terms)
-
-
-def _add_joined_terms(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
-    """Return question and terms, with "goodwill and intangible assets together" added up as one term, if it says so."""
-    match = JOINED.search(plain)
-    if match is None or not TOGETHER.search(plain):
-        return plain, terms
-    first, count = plain[: match.start()].count(LINE), match.group().count(LINE)
-    added = terms[first]
-    for term in terms[first + 1 : first + count]:
-        added = _Term(f"{added.title} + {term.title}", Operation("+", added.expression, term.expression), added.unit)
-    plain = f"{plain[: match.start()]}{LINE}{plain[match.end() :]}"
-    return plain, [*terms[:first], added, *terms[first + count :]]
-
-
-def _relate_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combined, ...]:
-    """Return the difference of two terms (in percent: by how much one is larger) or their ratio; else empty."""
-    for pattern, (minuend, subtrahend) in ((MINUS, (0, 1)), (MINUS_REVERSED, (1, 0))):
-        if pattern.search(plain):
-            more, less = terms[minuend], terms[subtrahend]
-            if percent and more.unit == "amount":
-                share = Operation("-", Operation("/", more.expression, less.expression), Constant(Decimal(1), "1"))
-                return (Combined(f"{more.title} / {less.title}", share, "%"),)
-            difference = Operation("-", more.expression, less.expression)
-            return (Combined(f"{more.title} − {less.title}", difference, more.unit),)
-    for pattern, (part, whole) in ((PART_FIRST, (0, 1)), (WHOLE_FIRST, (1, 0))):
-        if pattern.search(plain):
-            title = f"{terms[part].title} / {terms[whole].title}"
-            ratio = Operation("/", terms[part].expression, terms[whole].expression)
-            if PER.search(plain) and not percent:
-                return (Combined(title, ratio, "amount"),)
-            return (Combined(title, ratio, "times" if TIMES.search(plain) and not percent else "%"),)
-    return ()
-
-
-def _list_terms(plain: str, terms: Sequence[_Term]) -> tuple[Combined, ...]:
-    """Return each of the terms by itself where the question lists them all."""
-    listed = JOINED.search(plain)
-    return tuple(Combined(*term) for term in terms) if listed and listed.group().count(LINE) == len(terms) else ()
+def value_of(line: Line) -> Combined:
+    """Return a line as a value to work out, in the unit of its ratio or as an amount."""
+    ratio = line.concept if is_ratio(line) else None
+    return Combined(line.name, line, UNITS.get(ratio.unit, "") if ratio else "amount")
 
 
 OPERATIONS = {name: any_of(name) for name in ("cagr", "highest", "lowest", "growth", "average", "difference", "total")}

@@ -101,8 +101,6 @@ Revenue in FY2019? | Revenue FY2019 = 1,200 [1] = USD 1,200 million
 Revenue in FY2019 in thousands, to one decimal? | = USD 1,200,000.0 thousand
 Average inventory of FY2018 and FY2019? | = USD 100 million
 What was the mill ratio in FY2019, defined as inventory / COGS? | = 120 [1] ÷ 730 [2] = 0.1644 (16.44%)
-How many times larger was revenue than COGS in FY2019? | Revenue / COGS FY2019 = 1,200 [1] ÷ 730 [2] = 1.64
-What share of revenue was COGS in FY2019? | COGS / revenue FY2019 = 730 [1] ÷ 1,200 [2] = 60.83%
 2019년 매출액은? | 매출액 FY2019 = 1,200 [1] = 1,200백만 달러
 2019년 매입채무회전일수는? | = 35.55일
 """
@@ -145,8 +143,6 @@ def test_the_parts_of_a_company(question: str, text: str) -> None:
         ),
         ("Total revenue of FY2018 and FY2019 in total?", "= 1,000 [1] + 1,200 [2] = USD 2,200 million"),
         ("How much did revenue change from FY2018 to FY2019?", "= 1,200 [2] − 1,000 [1] = USD 200 million (20.00%)"),
-        ("How much more was revenue than COGS in FY2019?", "= 1,200 [1] − 730 [2] = USD 470 million"),
-        ("2019년 매출액과 매출원가의 차이는?", "= 1,200 [1] − 730 [2] = 470백만 달러"),
     ],
 )
 def test_operations_over_lines_and_years(question: str, end: str) -> None:
@@ -253,7 +249,7 @@ def test_a_value_keeps_the_digits_and_the_scale_of_its_source(
 
 def test_inputs_of_several_scales_are_told_with_theirs() -> None:
     small = rows("balance", {"Inventories": (240_000,)}, table=1, scale=1_000)
-    told = answer("What was inventory divided by revenue in FY2019?", [*INCOME, *small])
+    told = answer("FY2019 stock share in percent, that is, inventory / revenue?", [*INCOME, *small])
     assert told.text.endswith(" = 240,000 thousand [1] ÷ 1,200 million [2] = 20.00%")
 
 
