@@ -38,9 +38,9 @@ from tasks.rag.numbers.written_formulas import (
 )
 from tasks.rag.retrieval.expansion import expand
 
-SAYS_VALUE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_VALUE, BOTH_ENDS, ASIDES = map(
+SAYS_VALUE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_VALUE = map(
     any_of,
-    ("figure", "of_two", "in_unit", "decimals", "asks_text", "asks_share", "asks_figure", "both_ends", "aside"),
+    ("figure", "of_two", "in_unit", "decimals", "asks_text", "asks_share", "asks_figure"),
 )
 MOST_CHARS = 2_000
 """Most characters of a question that is read as one for a value."""
@@ -77,11 +77,7 @@ def read_computation(
         text, display = remove_definitions(marked, inputs), display._replace(defined=True)
     if ASKS_TEXT.search(text):
         return None
-    # an amount after accumulated depreciation is a net one
-    question_alone = ASIDES.sub(
-        lambda aside: ", net" if "accumulated" in aside[0].lower() else " ", expand(text).question
-    )
-    plain = strip_instructions(DECIMALS.sub(" ", BOTH_ENDS.sub(" ", question_alone)))
+    plain = strip_instructions(DECIMALS.sub(" ", expand(text).question))
     read = _read_values(plain, display, spoken_names=spoken_names, names=names, latest=latest, labels=labels)
     if read is None:
         return None

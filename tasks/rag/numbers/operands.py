@@ -57,7 +57,7 @@ def list_readings(question: str, whens: Sequence[When], *, spoken_names: Sequenc
 
     whens: the periods that it names. spoken_names: what it calls the documents, as it writes them.
     """
-    if len(question) > MOST_CHARS or PATTERN["reasons"].search(question):
+    if len(question) > MOST_CHARS:
         return []
     plain = strip_question(question, spoken_names)
     if task := read_written_formula(MARKS.sub(" ", mark_names(question, spoken_names))):
@@ -173,7 +173,7 @@ def _make_differences(more: str, less: str, shared: str, question: str) -> Itera
     if PATTERN["less"].search(question):
         more, less = less, more
     names = [_strip_loose_words(more), _strip_loose_words(less)]
-    if PERCENT.search(shared) or PATTERN["relative"].search(question):
+    if PERCENT.search(shared):
         relative = Operation("-", Operation("/", _make_line(more), _make_line(less)), Constant(Decimal(1), "1"))
         yield Reading(relative, "%", " / ".join(names))
     yield Reading(Operation("-", _make_line(more), _make_line(less)), "amount", " − ".join(names))
