@@ -224,14 +224,13 @@ def device_for(name: str | None) -> str:
     """Return the torch name of a device; None: CUDA if there is one, else the CPU. Raises ModelUnavailable."""
     import torch
 
-    default = "cuda" if torch.cuda.is_available() else "cpu"
+    device = name or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(name or default)
-    except RuntimeError as error:
-        raise ModelUnavailable(f"device={name} is no device; write cpu, cuda or cuda:0") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ModelUnavailable(f"device={name}: no CUDA device is here; give device=cpu")
-    return str(device)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelUnavailable(f"device={name}: there is none here ({reason}); give cpu, cuda or cuda:0") from error
+    return device
 
 
 def context_tokens_of(config: Any, tokenizer: Any) -> int:

@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
+from models.prompts import replace_surrogates
 from models.weight_files import fingerprint, minilm_folder
 
 Precision = Literal["fp32", "bf16"]
@@ -60,9 +61,7 @@ class MiniLM:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the L2-normalised vectors of texts, (len(texts), 384); their first MOST_TOKENS tokens are read."""
-        # a lone surrogate cannot be handed to the tokenizer
-        readable = (text.encode("utf-8", "replace").decode() for text in texts)
-        return self._encoder.embed([self._tokenizer.encode(text).ids for text in readable])
+        return self._encoder.embed([self._tokenizer.encode(replace_surrogates(text)).ids for text in texts])
 
 
 class Encoder:

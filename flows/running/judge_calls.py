@@ -108,10 +108,8 @@ def _available_selectors(config: LeverConfig) -> tuple[str, ...]:
     """Return the selectors without training that the embeddings of the run allow."""
     candidate_file = config.start.candidate_embeddings
     separate: tuple[Modality, ...] = ("texts",) if config.is_text_task else ("images", "texts")
-    available = {"joint"}
+    available = {"joint", *([CLASSES] if config.is_text_task else [])}
     for modality in separate:
         if candidate_file is None or modality_file(candidate_file, modality).is_file():
             available.add(modality)
-    if config.is_text_task:
-        available.add(CLASSES)
     return available_selectors(available)

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from flows.running.answer_models import add_price, resolve_name
 from flows.running.config_reading import FlowConfig, merge, merge_parameters
 from models.backends import kinds
+from models.model_errors import ModelUnavailable
 from storage.records import Record
 from tasks.budget import Spending
 from tasks.lever import lever_options as options
@@ -27,8 +28,6 @@ from tasks.lever.lever_records import PoolRecipe, Sampler
 WRITTEN_LABELS = ", or have the label written: --set dataset.metric=exact"
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
-
-
 DatasetName = Literal["digits", "crowded", "okvqa", "vqav2", "textvqa", "vizwiz", "trec", "sst2", "agnews"]
 DATASETS = get_args(DatasetName)
 
@@ -244,9 +243,12 @@ class LeverConfig(FlowConfig):
         if name not in CPU_WORLDS and not name.endswith(OWN_SUFFIX) and not (folder and folder.is_dir()):
             raise OptionUnusable(f"{name} is read from a folder that exists; --data-dir names {folder or 'none'}")
         if self.device:
-            from tasks.lever.learning.training_inputs import choose_device  # brings torch
+            from models.causal_weights import device_for  # brings torch
 
-            choose_device(self.device)
+            try:
+                device_for(self.device)
+            except ModelUnavailable as error:
+                raise OptionUnusable(str(error)) from error
 
     def with_earlier_files(self, files: Layout) -> LeverConfig:
         """Return a copy that begins with files which an earlier run of a seed left; those of the user precede."""
@@ -307,7 +309,6 @@ class LeverConfig(FlowConfig):
 
 DEFAULTS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("lever_defaults.toml").read_text("utf-8"))
 """Defaults of runs on `pictures` and on `texts`, in place of those of the CPU worlds."""
-SEED_NAME_READERS = {"judge": judge_of, "sampler": sampler_of}
 
 
 def read_lever_config(
@@ -327,7 +328,7 @@ def read_lever_config(
         merged["dataset"] = dataset | {"name": name}
     else:
         name = DIGITS
-    for field, read in SEED_NAME_READERS.items():
+    for field, read in (("judge", judge_of), ("sampler", sampler_of)):
         if isinstance(merged.get(field), str):
             merged[field] = read(merged[field])
     # all fields, so that a setting of one field of a model leaves its others as they are; `|` replaces whole tables,

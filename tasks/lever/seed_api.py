@@ -123,23 +123,20 @@ class PointerSelectorV3(PointerSelector):
         beam_rewards: Tensor,
         old_log_probs: Tensor,
         use_top_k: int | None = None,
-        ref_log_probs: Tensor | None = None,
         judged: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Return the GRPO objective: `loss`, `ppo_loss`, `kl_loss`, `kl`, `mean_ratio`, `mean_` and `std_advantage`.
 
-        old_log_probs: (B, G), as `compute_log_probs_per_beam` gave them at the start; ref_log_probs: of the policy to
-        stay near, none: the same. use_top_k: loss and means are taken over the best k, advantages over the whole group.
+        old_log_probs: (B, G), as `compute_log_probs_per_beam` gave them at the start, of the policy to stay near.
+        use_top_k: loss and means are taken over the best k, advantages over the whole group.
         """
         new = self.compute_log_probs_per_beam(query_emb, cand_emb, beam_labels)
         advantage = self.compute_advantage(beam_rewards, judged=judged)
         member_mask = judged
         if use_top_k is not None and use_top_k < beam_rewards.shape[1]:
             member_mask = losses.best_members(beam_rewards, use_top_k, judged)
-        reference = old_log_probs if ref_log_probs is None else ref_log_probs
-        objective = losses.grpo_loss(
-            new, old_log_probs, reference, advantage, clip=self.clip_epsilon, beta=self.kl_beta, judged=member_mask
-        )
+        constants: Any = {"clip": self.clip_epsilon, "beta": self.kl_beta, "judged": member_mask}
+        objective = losses.grpo_loss(new, old_log_probs, old_log_probs, advantage, **constants)
         counted_advantage = advantage if member_mask is None else advantage[member_mask]
         return {
             "loss": objective.loss,

@@ -13,7 +13,7 @@ from storage.files import sha256_of
 from storage.records import Record, Ref
 from tasks.lever import lever_options as options
 from tasks.lever import lever_records as records
-from tasks.lever.judge.demonstration_task import PromptSettings, open_task
+from tasks.lever.judge.demonstration_task import open_views
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec, open_judge
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
@@ -91,8 +91,8 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> records.Embedded
     from tasks.lever.data.embeddings import embed_dataset
 
     items = artifacts().load(records.Dataset, dataset)
-    views = open_task(items, PromptSettings()).views(encoder)
-    return embed_dataset(items, views, artifacts(), tell=report_progress("embed", len(items.items)))
+    tell = report_progress("embed", len(items.items))
+    return embed_dataset(items, open_views(items, encoder), artifacts(), tell=tell)
 
 
 @step(version=3)
@@ -381,12 +381,13 @@ def make_card(
     encoder: how it was opened; None where vectors came from files. judgments: stage → prompts. notes: on what was left
     out of the dataset.
     """
+    from tasks.lever.data.candidate_pools import read_banks
     from tasks.lever.learning.checkpoints import open_own
-    from tasks.lever.learning.predicting import Card, find_anchors, read_visible_banks
+    from tasks.lever.learning.predicting import Card, find_anchors
     from tasks.lever.learning.selector_comparison import summarise
 
     dataset, candidates = artifacts().load(records.Dataset, world.dataset), artifacts().load(records.Pools, pools)
-    opened, banks = open_own(artifacts().get(selector), Path("it")), read_visible_banks(world.embedded, artifacts())
+    opened, banks = open_own(artifacts().get(selector), Path("it")), read_banks(world.embedded, artifacts())
     splits = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
     anchors = find_anchors(dataset, opened, banks, candidates.pools, shots=learning.shots)
     if encoder and encoder.weights:

@@ -168,10 +168,11 @@ def open_training(
     stage: Stage, world: World, learning: Learning, effort: Effort, *, epochs: int, pools: Ref, **inputs: object
 ) -> Generator[Training]:
     """Open a training, and resume it if one of the same inputs was interrupted. inputs: what else it depends on."""
-    from tasks.lever.learning.training_inputs import choose_device, make_validation, single_threaded
+    from models.causal_weights import device_for
+    from tasks.lever.learning.training_inputs import make_validation, single_threaded
     from tasks.lever.learning.training_loop import TrainingRun
 
-    device, name = choose_device(effort.device), f"train {stage.upper()}"
+    device, name = device_for(effort.device), f"train {stage.upper()}"
     key = content_key(stage, TRAINING_VERSION, {"world": world, "learning": learning, "pools": pools, **inputs})[:32]
     home = resources().home
     folder = home / "cache" / "training" / key  # equal for equal inputs, and of one run at a time

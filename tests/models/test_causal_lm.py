@@ -234,7 +234,7 @@ def test_the_id_names_model_weights_and_precision(folder: Path, model: CausalLM)
         ("/nowhere/model", {}, "no folder"),
         ("nobody/nothing-of-the-kind", {}, "neither a folder nor"),
         ("not a name", {}, "neither a folder nor"),
-        ("FOLDER", {"device": "abacus"}, "is no device"),
+        ("FOLDER", {"device": "abacus"}, "device=abacus: there is none here"),
         ("EMPTY", {}, "no config.json"),
         ("FOLDER", {"max_length": 4097}, r"max_length=4097 is more than the 4096 tokens that .* has positions for"),
     ],
@@ -255,5 +255,5 @@ def test_a_context_that_is_stretched_reaches_as_far(folder: Path, tmp_path: Path
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_device_that_is_not_here_is_said(folder: Path):
-    with pytest.raises(ModelUnavailable, match="no CUDA device"):
+    with pytest.raises(ModelUnavailable, match="device=cuda: there is none here"):
         CausalLM(str(folder), device="cuda").complete(request())

@@ -180,8 +180,6 @@ def test_a_picture_of_a_shape_that_the_model_does_not_take_is_refused(qwen: HFVi
 
 def test_a_picture_is_prepared_once(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch):
     model, prepared = HFVision(str(folders["qwen"]), device="cpu"), list[bytes]()
-    release_model()
-    model._load()
     real = models.prompts.Sight.picture_tensors
 
     def counted(self: models.prompts.Sight, png: bytes) -> dict[str, torch.Tensor]:
@@ -189,6 +187,8 @@ def test_a_picture_is_prepared_once(folders: dict[str, Path], monkeypatch: pytes
         return real(self, png)
 
     monkeypatch.setattr(models.prompts.Sight, "picture_tensors", counted)
+    release_model()
+    model._load()
     answers(model, [request(make_png(seed), make_png(0), "hi") for seed in (1, 2, 1)])
     answers(model, [request(make_png(2), "hi")])
     assert sorted(prepared) == sorted(make_png(seed) for seed in (0, 1, 2))

@@ -39,12 +39,13 @@ DECIMALS = 9
 Pair = tuple[EmbeddingBank, EmbeddingBank]
 """The vectors of the queries, and those of the candidates."""
 Banks = Mapping[str, Pair]
-"""Embeddings by name: `joint`, `images` and `texts`, as far as there are any."""
+"""Embeddings by name: `joint`, `images` and `texts`, as far as there are any, and `visible`, which a selector reads."""
 
 
 def read_banks(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
     """Read the embeddings of a dataset from the store by name, those of images or texts only where it has any."""
     refs = {
+        "visible": embedded.visible_banks,
         "joint": (embedded.queries, embedded.candidates),
         "images": (embedded.images, embedded.images),
         "texts": (embedded.texts, embedded.texts),

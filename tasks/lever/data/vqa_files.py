@@ -26,6 +26,7 @@ from cachetools import LRUCache, cached
 from PIL import Image as Decoder
 from PIL import ImageOps
 
+from models.prompts import MOST_PIXELS
 from models.protocols import Image
 from storage.records import Record
 from tasks.grading.vqa_accuracy import vqa_accuracy
@@ -238,8 +239,6 @@ def _abbreviate(value: Any) -> str:
 
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
-MOST_PIXELS = 80_000_000
-"""Most pixels of a picture: more are a bomb, or of no use to a model; Pillow warns from 89 million on."""
 ORIENTATION, UPRIGHT = 0x0112, 1
 """EXIF tag, and its value for a picture that is not turned."""
 QUICKLY = 1

@@ -1,8 +1,8 @@
-"""Tasks for which demonstrations are chosen: each renders prompts, scores answers and says what an encoder embeds.
+"""Tasks for which demonstrations are chosen: each renders prompts and scores answers; and what an encoder embeds.
 
 Two kinds of data are here: questions about pictures, answered in the judge's own words and compared with those of ten
 people, and texts with classes, where the likeliest label is the answer. A new kind is a class with the methods of
-`DemonstrationTask`, and a line in `open_task`; judging, pools, training and evaluation know no task.
+`DemonstrationTask`, and a line in `open_task` and `open_views`; judging, pools, training and evaluation know no task.
 """
 
 from __future__ import annotations
@@ -97,10 +97,6 @@ class DemonstrationTask(Protocol[AnyItem]):
         """Return each right answer of the query with its worth, above 0 and at most 1."""
         ...
 
-    def views(self, encoder: EncoderSpec) -> Views:
-        """Return the parts of items that this encoder embeds. Raises models.model_errors.ModelUnavailable."""
-        ...
-
 
 CUE = re.compile("Question|Answer|Short")
 """Words at which an answer ends: the model begins a question of its own there."""
@@ -151,10 +147,6 @@ class VqaTask:
     def worth(self, query: VqaItem) -> Mapping[str, float]:
         """Return min(people / 3, 1) for each distinct answer of people."""
         return {answer: min(count / ENOUGH, 1.0) for answer, count in Counter(query.answers).items()}
-
-    def views(self, encoder: EncoderSpec) -> Views:
-        """Return picture and question as the parts that an encoder of both embeds."""
-        return picture_views(open_encoder(encoder))
 
 
 def picture_views(encoder: VisionEmbedder) -> Views:
@@ -230,10 +222,6 @@ class TextClassification:
         """Return each right answer with a worth of 1."""
         return dict.fromkeys(query.answers, 1.0)
 
-    def views(self, encoder: EncoderSpec) -> Views:
-        """Return the text, and for candidates the class as well, as the parts that an embedder embeds."""
-        return text_views(embedder(encoder.name))
-
     def _question_text(self, item: TextItem) -> str:
         return f"{self._wording.text}: {item.text}\n{self._wording.label}:"
 
@@ -248,6 +236,13 @@ def text_views(embedder: Embedder) -> Views:
     return Views(embedder.id, embedder.dimension, images=None, texts=texts, answers=answers)
 
 
+def open_views(dataset: Dataset, encoder: EncoderSpec) -> Views:
+    """Return the parts of a dataset's items that this encoder embeds. Raises models.model_errors.ModelUnavailable."""
+    if isinstance(dataset.items[0], VqaItem):
+        return picture_views(open_encoder(encoder))
+    return text_views(embedder(encoder.name))
+
+
 def open_task(dataset: Dataset, prompts: PromptSettings, *, stem: bool = False) -> DemonstrationTask[Any]:
     """Return the task of a dataset: TextClassification for texts, else VqaTask. Raises OptionUnusable for a metric."""
     if not dataset.metric:
@@ -260,9 +255,6 @@ def open_task(dataset: Dataset, prompts: PromptSettings, *, stem: bool = False) 
     if isinstance(dataset.items[0], VqaItem):
         return VqaTask(prompts, stem=stem, score=score)
     return TextClassification(Wording("", "Text", "Answer", {}), prompts, score=score)
-
-
-METRICS = ("vqa", "exact", "label")
 
 
 def open_metric(name: str, *, stem: bool = False) -> Score:
@@ -280,7 +272,7 @@ def open_metric(name: str, *, stem: bool = False) -> Score:
             "(PYTHONPATH), as module.function"
         ) from error
     if function is None:
-        raise OptionUnusable(f"there is no metric {name!r}; choose {', '.join(METRICS)}, or name a module.function")
+        raise OptionUnusable(f"there is no metric {name!r}; choose vqa, exact, label, or name a module.function")
 
     def score(answer: str, answers: Sequence[str]) -> float:
         value = float(function(answer, answers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from pydantic import JsonValue
 
 from models.model_errors import ModelError, RequestRefused, TransientModelError
-from models.protocols import AnswerLikelihood, Chat, ChatRequest, LogLikelihood, Text
+from models.prompts import raw_prompt
+from models.protocols import AnswerLikelihood, Chat, ChatRequest, LogLikelihood
 from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.bulk import UNSTORED, ask_all
 from tasks.calls import Limits, ResponseStore, canonical_form, digest, estimate_tokens, refuse_when_stopped
@@ -330,7 +332,7 @@ class WeighedPrompt(NamedTuple):
 
 
 def _log_probs_of(judge: Chat, prompts: Sequence[WeighedPrompt]) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """Yield number and log-probabilities of each prompt; all have choices, or one answer. Raises JudgeUnusable."""
+    """Yield number and log-probabilities of each prompt: of one answer, or of equal choices. Raises JudgeUnusable."""
     if not prompts:
         return
     if len(prompts[0].answers) == 1:
@@ -347,15 +349,11 @@ def _log_probs_of(judge: Chat, prompts: Sequence[WeighedPrompt]) -> Iterator[tup
             f"{judge.id} gives no log-probabilities of labels; take a model in this process (`hf:…`, `vllm:…`)"
         )
     # all choices of a prompt at once: a model in this process reads what they have in common once
-    places, pairs = list[tuple[int, int]](), list[tuple[str, str]]()
-    for number, prompt in enumerate(prompts):
-        parts = [part.text for turn in prompt.request.messages for part in turn.content if isinstance(part, Text)]
-        places += [(number, place) for place in range(len(prompt.answers))]
-        pairs += [("".join(parts), f" {answer}") for answer in prompt.answers]
-    totals_of: dict[int, dict[int, float]] = {}
+    count, totals_of = len(prompts[0].answers), defaultdict[int, dict[int, float]](dict)
+    pairs = [(raw_prompt(prompt.request), f" {answer}") for prompt in prompts for answer in prompt.answers]
     for pair, log_prob in judge.loglikelihood(pairs):
-        number, place = places[pair]
-        totals = totals_of.setdefault(number, {})
-        totals[place] = log_prob.total
-        if len(totals) == len(prompts[number].answers):
-            yield number, tuple(totals[place] for place in sorted(totals_of.pop(number)))
+        number, place = divmod(pair, count)
+        totals_of[number][place] = log_prob.total
+        if len(totals_of[number]) == count:
+            totals = totals_of.pop(number)
+            yield number, tuple(totals[place] for place in range(count))

@@ -35,14 +35,14 @@ from tasks.lever.data.embeddings import (
     solved_file,
 )
 from tasks.lever.data.folder_layout import CARD_SUFFIX
-from tasks.lever.judge.demonstration_task import METRICS, PromptSettings, open_task
+from tasks.lever.judge.demonstration_task import open_views
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
 from tasks.lever.learning.checkpoints import OpenedSelector, open_own, open_selector
 from tasks.lever.learning.choosing import NEEDED, Demonstrations, choose_at_random, choose_by_rule, choose_nearest
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.learning.training_inputs import Prediction, predict_greedily
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
-from tasks.lever.lever_records import Dataset, Embedded, Modality, PoolRecipe, Sampler, SelectionRule, TextItem, VqaItem
+from tasks.lever.lever_records import Dataset, Modality, PoolRecipe, Sampler, SelectionRule, VqaItem
 
 USUAL_SIZE = 64
 """Candidates of a query where neither checkpoint nor user says how many: Lever-Plus's `candidate_num`."""
@@ -286,7 +286,7 @@ def find_anchors(
 
     Anchors are the first ANCHORS validation queries whose choices are those of half precision and of the reversed
     candidates as well: among equals the first would be chosen, whatever embeds them.
-    banks: see `read_visible_banks`. pools: of the validation queries.
+    banks: with those that a network reads, `visible`. pools: of the validation queries.
     """
     queries = [item.id for item in dataset.validation[:TRIED]]
     ranked = [[*pools[query][::4], *pools[query]] for query in queries]  # neighbours may be copies of each other
@@ -319,14 +319,14 @@ def find_anchors(
 
 def _place_pictures(dataset: Dataset, place: Callable[[str], str]) -> Dataset:
     """Return a dataset whose pictures, but for those of `test`, lie where `place` says, by their SHA-256 (hex)."""
-
-    def moved(items: Sequence[VqaItem | TextItem]) -> tuple[VqaItem | TextItem, ...]:
-        return tuple(
+    moved = {
+        part: tuple(
             item.model_copy(update={"image": place(item.image_sha256)}) if isinstance(item, VqaItem) else item
             for item in items
         )
-
-    return dataset.model_copy(update={"train": moved(dataset.train), "validation": moved(dataset.validation)})
+        for part, items in (("train", dataset.train), ("validation", dataset.validation))
+    }
+    return dataset.model_copy(update=moved)
 
 
 def check_anchors(path: Path, artifacts: Artifacts, *, encoder: EncoderSpec | None = None) -> Card:
@@ -356,10 +356,8 @@ def check_anchors(path: Path, artifacts: Artifacts, *, encoder: EncoderSpec | No
         if tower:
             artifacts.put_file(WEIGHTS, Path(folder, tower.digest))
         anchors = _place_pictures(card.anchors, lambda sha256: f"{folder}/{sha256}")
-        if anchors.metric not in ("", *METRICS):  # nothing is scored, and no module that a card names is imported
-            anchors = anchors.model_copy(update={"metric": "exact"})
         try:
-            views = open_task(anchors, PromptSettings()).views(opening)
+            views = open_views(anchors, opening)
         except ModelUnavailable as error:
             raise ModelUnavailable(
                 f"the encoder of {path} cannot be opened here: {error}. Name it by --embedder, with LoRA weights as "
@@ -368,7 +366,7 @@ def check_anchors(path: Path, artifacts: Artifacts, *, encoder: EncoderSpec | No
         embedded = embed_dataset(anchors, views, artifacts)
     differing = list(card.choices)
     if opened.rule or embedded.dimension == opened.selector.config.embedding_dim:
-        banks, pools = read_visible_banks(embedded, artifacts), dict.fromkeys(card.choices, anchors.candidates)
+        banks, pools = read_banks(embedded, artifacts), dict.fromkeys(card.choices, anchors.candidates)
         choices = choose_demonstrations(opened, banks, pools, shots=card.results.conditions.trained_shots)
         differing = [query for query, names in card.choices.items() if choices[query].demonstrations != names]
     if differing:
@@ -378,9 +376,3 @@ def check_anchors(path: Path, artifacts: Artifacts, *, encoder: EncoderSpec | No
             "embeds otherwise; name the one of the training by --embedder"
         )
     return card
-
-
-def read_visible_banks(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
-    """Read the embeddings of a dataset, with those that a selector reads as `visible`."""
-    queries, candidates = (EmbeddingBank.from_bytes(artifacts.get(ref)) for ref in embedded.visible_banks)
-    return {**read_banks(embedded, artifacts), "visible": (queries, candidates)}

@@ -16,7 +16,7 @@ from models.pointer import PointerSelector
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.pointer_files import iter_rl_data
 from tasks.lever.judge.judging import Judging, Judgment, PromptedQuery
-from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, OptionUnusable, PoolTooSmall, RewardUnusable
+from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, PoolTooSmall, RewardUnusable
 from tasks.lever.lever_options import OF_LIKELIHOODS, RewardMode
 from tasks.lever.lever_records import Dataset, Pointer, PointerRecord, Pools
 
@@ -48,18 +48,6 @@ def single_threaded(device: str) -> Generator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def choose_device(name: str | None) -> str:
-    """Return the device that a user named, else a GPU if there is one. Raises OptionUnusable for a missing one."""
-    if name is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        why = str(error).splitlines()[0]
-        raise OptionUnusable(f"there is no device {name!r} here ({why}); name cpu, cuda or cuda:NUMBER") from error
-    return name
 
 
 class Groups(NamedTuple):
