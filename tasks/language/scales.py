@@ -51,7 +51,7 @@ _EXCEPT_SHARES = re.compile(
     r"(?:,?\s(?:(?:which|that)\sare\s|are\s)?(?:[a-z]+\s)?in\s(?P<factor>thousand|million)s)?",
     re.IGNORECASE,
 )
-_ITEM = rf"(?P<factor>{_LOCAL}|1(?:,?000)+|)\s?(?P<unit>[가-힣]{{1,4}}?|[円元㎡]|{CURRENCY}|)\s?(?P<behind>{_LOCAL}|)"
+_ITEM = rf"(?P<factor>{_LOCAL}|1(?:,?000)+|)\s?(?P<unit>[가-힣]{{1,4}}?|[円元㎡%]|{CURRENCY}|)\s?(?P<behind>{_LOCAL}|)"
 _KOREAN = re.compile(
     rf"단\s?위\s?:?\s?(?P<list>[^)\]>＞〉】〕}}\n|]{{1,40}})"
     rf"|(?:^[^()|\n]{{0,20}}\s)?(?P<ahead>(?:{_LOCAL})\s?원)\s?단위(?:임|이|입|로\s?(?:표시|표기|기재|작성))"
@@ -188,8 +188,8 @@ def _read_items(match: re.Match[str]) -> Iterator[Scale]:
         plain = SCALE_WORDS.get(written) or Decimal(written.replace(",", "") or 1)
         if match["alone"] and (written[:1] == "1" or (not unit and (written == "만" or not match.start("alone")))):
             continue  # an aside, (1,000원), years of age, (만), or a word of its own, 조
-        if match["alone"] and not written and piece["unit"] not in ("원", "명", "인"):
-            continue  # a word
+        if match["alone"] and not written and piece["unit"] not in ("원", "명", "인", *["%"] * (len(pieces) > 1)):
+            continue  # a word, or shares alone
         if unit is None or not (unit or written):
             continue
         yield Scale(plain, unit or ("KRW" if written in ("억", "조") else ""))

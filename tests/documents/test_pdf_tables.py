@@ -219,17 +219,6 @@ def test_amounts_in_a_row_of_one_cell_get_columns_of_their_own(sheet: Sheet) -> 
     assert table.text == "\n".join(" | ".join(row) for row in REVENUE * 2)
 
 
-def test_a_title_over_several_columns_goes_on_spanning_them(sheet: Sheet) -> None:
-    boxed(sheet, 3)
-    sheet.write(230, 130, "Years ended May 31, in millions")
-    for n, (label, *amounts) in enumerate(REVENUE, start=1):
-        sheet.write(LEFT + 4, 130 + HIGH * n, label)
-        sheet.amounts(130 + HIGH * n, *amounts)
-    (table,) = sheet.tables()
-    assert next(cell for cell in table.cells if "Years" in cell.text).col_span > 1
-    assert table.text.endswith("\n".join(" | ".join(row) for row in REVENUE))
-
-
 def test_years_above_a_table_are_its_header(sheet: Sheet) -> None:
     sheet.amounts(116, "2023", "2022", "2021")
     sheet.write(LEFT + 4, 130, "Operating activities:")

@@ -126,7 +126,7 @@ def _read_source(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pat
     return read_document(job, options=options, limits=limits, log=log), True
 
 
-CHUNKER_VERSION = 20
+CHUNKER_VERSION = 21
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 

@@ -26,6 +26,7 @@ from tasks.rag.numbers.row_paths import (
     NIL,
     OF_SHARES,
     SHARES,
+    SHARES_IN,
     UNIT_HEADER,
     Amount,
     collect_headers,
@@ -265,15 +266,7 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
     spelt = spell_cells(block.cells, part.decimals)
     cells, before = _prepend_header(spelt.cells, part.continued)
     shown = {(cell.row + before, cell.col): cell.text for cell in block.cells}
-    grid = {
-        (row, col): cell
-        for cell in cells
-        for row in range(cell.row, cell.row + cell.row_span)
-        for col in range(cell.col, cell.col + cell.col_span)
-    }
-    rows: dict[int, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        rows[cell.row].append(cell)
+    grid, rows = _lay_out(cells)
     amounts = _find_amounts(cells, grid)
     first, last = min((row for row, _ in amounts), default=0), max((row for row, _ in amounts), default=0)
     # a unit that stands below the last amount is not that of this table
@@ -299,6 +292,10 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
     between = periods_between({row: paths[row] for row, _ in amounts})
     groups = {} if dated else _find_group_periods(above, {col for _, col in amounts})
     unit_cols = {cell.col for cell in cells if cell.header and cell.col and UNIT_HEADER.fullmatch(cell.text.strip())}
+    # a list of as many units as there are columns, none of them of shares, names that of each
+    columns = [] if dated else sorted({col for _, col in amounts})
+    lists = (read for read in (*scales, part.below) if SHARES_IN.isdisjoint(scale.unit for scale in read))
+    by_column = dict(zip(columns, next((read for read in lists if len(read) == len(columns) > 1), ()), strict=False))
     for (row, col), amount in sorted(amounts.items()):
         path = paths[row]
         headers = headers_of[row, col]
@@ -307,7 +304,7 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
             for c in unit_cols
             if (row, c) in grid and (row, c) not in amounts
             for scale in read_unit(grid[row, c].text)
-        ]
+        ] or [unit for c, unit in by_column.items() if c == col]
         scale = find_scale(path, headers, amount, scales[0] if of_shares and col not in currencies else stated, units)
         value, other = amount.value * scale.factor, spelt.other_values.get((row - before, col))
         doubt = (other or 0) * (-scale.factor if value < 0 else scale.factor)
@@ -340,15 +337,7 @@ def _read_texts(
     Numbers (`facts`) are left out too; a row without any is named by its first text.
     """
     cells, before = _prepend_header(part.block.cells, part.continued)
-    grid = {
-        (row, col): cell
-        for cell in cells
-        for row in range(cell.row, cell.row + cell.row_span)
-        for col in range(cell.col, cell.col + cell.col_span)
-    }
-    rows: dict[int, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        rows[cell.row].append(cell)
+    grid, rows = _lay_out(cells)
     by_row = {fact.row + before: fact for fact in reversed(facts)}
     taken = {(fact.row + before, fact.col): fact.value / fact.scale for fact in facts}
     paths = row_paths(rows, taken, part.headings)
@@ -372,6 +361,16 @@ def _read_texts(
             row=cell.row - before,
             col=cell.col,
         )
+
+
+def _lay_out(cells: Sequence[Cell]) -> tuple[dict[tuple[int, int], Cell], dict[int, list[Cell]]]:
+    """Return the cell that covers each (row, column), and the cells that begin in each row."""
+    grid, rows = dict[tuple[int, int], Cell](), defaultdict[int, list[Cell]](list)
+    for cell in cells:
+        rows[cell.row].append(cell)
+        for row in range(cell.row, cell.row + cell.row_span):
+            grid |= {(row, col): cell for col in range(cell.col, cell.col + cell.col_span)}
+    return grid, rows
 
 
 def _is_of_one_column(cell: Cell, heads: Sequence[Cell]) -> bool:
@@ -431,8 +430,7 @@ def _find_currencies(
         if sign in AMOUNTS:
             currencies.setdefault(col, sign)
     for place, headers in headers_of.items():
-        marks = filter(None, map(HEADER_CURRENCY.fullmatch, headers))
-        if mark := next(marks, None):
+        if mark := next(filter(None, map(HEADER_CURRENCY.fullmatch, headers)), None):
             currencies.setdefault(place[1], currency_of(mark["mark"]))
     return currencies
 

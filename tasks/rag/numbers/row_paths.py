@@ -50,7 +50,10 @@ BASIC = re.compile(r"(?:basic|diluted)\b|기본|희석", re.IGNORECASE)
 """Labels below a heading that says what they are of: earnings per share, or shares."""
 CENTS = -2
 """Exponent of an amount that is shown with two decimals."""
-SHARE_OF = re.compile(r"%|\bpercent|비율|률$", re.IGNORECASE)
+SHARE_OF = re.compile(r"%|\bpercent|(?<!환)[률율](?!\s?[^\s(])", re.IGNORECASE)
+LISTED_SHARE = re.compile(r"비중|구성비|\bshare\b", re.IGNORECASE)
+"""Labels of shares where a list of units names one for them."""
+SHARES_IN = frozenset({"%", "배"})
 LARGEST_SHARE = 1_000
 """A number from here on is no percentage, whatever a header near it says."""
 COUNTED = re.compile(
@@ -141,9 +144,10 @@ def find_scale(
     is_per_share = may_be_per_share and any(map(PER_SHARE.search, (*path[-2:-1], *headers)))
     if PER_SHARE.search(A_RATE.sub("", label)) or is_per_share:
         return Scale(Decimal(1), amount.unit or next((scale.unit for scale in of_money if scale.unit), ""))
-    is_share = SHARE_OF.search(" | ".join((label, *headers))) or any(map(SHARE_OF.fullmatch, path))
-    if is_share and not amount.unit and abs(amount.value) < LARGEST_SHARE:
-        return Scale(Decimal(1), "%")
+    share = next((scale for scale in stated if scale.unit in SHARES_IN), None)
+    is_share = any(SHARE_OF.search(text) or (share and LISTED_SHARE.search(text)) for text in (label, *headers))
+    if (is_share or any(map(SHARE_OF.fullmatch, path))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
+        return share or Scale(Decimal(1), "%")
     # a mere $ of a table in Canadian dollars is one of Canada
     named = nearest.unit if amount.unit == "USD" and nearest.unit in OTHER_DOLLARS else amount.unit or nearest.unit
     return Scale(Decimal(1) if amount.scaled else nearest.factor, named)

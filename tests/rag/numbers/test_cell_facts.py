@@ -398,6 +398,19 @@ def test_what_is_counted_in_a_table_of_amounts_is_counted_one_by_one() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("above", "names", "units"),
+    [
+        ("(단위: 백만달러, 천톤)", "수출액 물량", "1000000 USD, 1000 톤"),
+        ("(단위: 백만원, %)", "매출액 증감률 비중", "1000000 KRW, 1 %, 1 %"),
+        ("(단위: 억원, 배)", "부채 부채비율", "100000000 KRW, 1 배"),
+    ],
+)
+def test_a_list_of_units_names_those_of_shares_and_of_as_many_columns(above: str, names: str, units: str) -> None:
+    found = facts([("", *names.split()), ("철강", *["34"] * len(names.split()))], above=above)
+    assert ", ".join(f"{fact.scale} {fact.unit}" for fact in found) == units
+
+
 def test_a_column_of_units_says_the_unit_of_each_row() -> None:
     rows = [("Revenue", "$m", "5"), ("Margin", "%", "6"), ("Coal", "tonnes", "7"), ("직원", "명", "8")]
     found = facts([("", "Unit", "2021"), *rows])
