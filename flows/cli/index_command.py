@@ -64,11 +64,10 @@ def index(
     if os.access(documents, os.R_OK) and not any(documents.iterdir()):
         fail(f"{documents} is empty; put documents there, or name the folder that they lie in", REFUSED)
     require_variable(values["password_env"])
-    metadata = values["metadata"] and values["metadata"].absolute()
-    folders = {"documents": documents.absolute(), "index": index and index.absolute(), "metadata": metadata}
+    folders = {"documents": documents, "index": index}
     with report_invalid(OPTIONS):
         parameters = merge_parameters({**values, **folders}, file=config, settings=settings or ())
-    index = parameters["index"] = index_place(str(parameters.get("index") or default_index(documents)))
+    index = parameters["index"] = index_place(str(parameters.get("index") or default_index(documents))).absolute()
     if dry_run:
         from flows.running.rag_config import IndexConfig
 

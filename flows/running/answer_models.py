@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from flows.running.settings import OPENAI_MODEL, OPENAI_SMALL_MODEL, settings
+from flows.running.settings import OPENAI_MODEL, OPENAI_SMALL_MODEL, Settings, settings
 from models.backends import backends, revision_of, spellings
 from models.model_errors import ModelUnavailable
 from models.registry import find_entry, spelled
@@ -46,33 +46,34 @@ def with_model(assistant: Assistant, llm: str) -> Assistant:
     return other
 
 
-def models_of(llm: str | None) -> Models:
+def models_of(llm: str | None, configured: Settings | None = None) -> Models:
     """Return the models of `none`, `local`, `openai` or a model's name; None: TRIVET_LLM. Raises ModelUnavailable."""
     from tasks.rag.answering.wiring import Models
 
-    word = spelled(llm or settings().llm)
+    read = configured or settings()
+    word = spelled(llm or read.llm)
     name, address = word, "set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
     if word == "none":
         return Models()
     if word == "openai":
-        if not (settings().openai_api_key or settings().openai_base_url):
+        if not (read.openai_api_key or read.openai_base_url):
             raise ModelUnavailable(
                 "--llm openai needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
             )
         return Models(wiring="openai", large=f"openai:{OPENAI_MODEL}", small=f"openai:{OPENAI_SMALL_MODEL}")
     if word == "local":
-        if not settings().llm_model:
+        if not read.llm_model:
             needs = f"set TRIVET_LLM_MODEL to the name that your server knows, and {address.removeprefix('set ')}"
             raise ModelUnavailable(f"--llm local needs a model: {needs}")
-        name = spelled(settings().llm_model or "")
+        name = spelled(read.llm_model)
         name = name if name.partition(":")[0] in backends() else f"openai:{name}"
     elif name.partition(":")[0] not in backends():
         raise ModelUnavailable(f"there is no --llm {name!r}; give none, local, openai, or a model: {spellings()}")
     # arguments follow a name as JSON: `openai:NAME,{"base_url": …}`
     has_endpoint = name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]
-    has_endpoint |= bool(settings().llm_base_url or settings().openai_base_url)
+    has_endpoint |= bool(read.llm_base_url or read.openai_base_url)
     # OpenAI's own address is the default of a client, and not a local place
-    if not (has_endpoint or (settings().openai_api_key and word != "local")):
+    if not (has_endpoint or (read.openai_api_key and word != "local")):
         remedy = address if word == "local" else f"{address}, or OPENAI_API_KEY for OpenAI's own"
         raise ModelUnavailable(f"--llm {word} needs a server: {remedy}")
     return Models(wiring="local", large=name, small=name, revision=revision_of(name))

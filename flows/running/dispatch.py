@@ -28,7 +28,7 @@ from prefect.states import Cancelled, Cancelling
 from pydantic import TypeAdapter
 
 from flows.running.progress_counts import counting
-from flows.running.run_reporting import part_name, say
+from flows.running.run_reporting import say
 from flows.running.settings import settings
 from storage.records import Ref
 from tasks import progress
@@ -137,7 +137,7 @@ def _start(sent: SentStep, deployment: str, *, part_of: str) -> FlowRun:
     child: Any = run_deployment(
         deployment,
         parameters={"entry": sent.step, "params": params},
-        flow_run_name=part_name(sent.name, part_of),
+        flow_run_name=f"{sent.name} of {part_of}",
         tags=["gpu", f"step:{sent.key[:16]}"],
         timeout=0,  # returns at once: `_wait_for` also notices that the parent was cancelled
         as_subflow=True,

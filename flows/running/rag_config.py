@@ -62,15 +62,14 @@ class IndexConfig(FlowConfig):
     @property
     def title(self) -> str:
         """Name of the run in the Prefect UI: `index FOLDER`."""
-        return f"index {self.documents.absolute().name}"
+        return f"index {self.documents.name}"
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """`exclude`, and the metadata file where it lies among the documents: it is no document."""
-        if self.metadata is None or not self.metadata.absolute().is_relative_to(self.documents.absolute()):
+        if self.metadata is None or not self.metadata.is_relative_to(self.documents):
             return self.exclude
-        inner = self.metadata.absolute().relative_to(self.documents.absolute())
-        return (*self.exclude, glob.escape(inner.as_posix()))
+        return (*self.exclude, glob.escape(self.metadata.relative_to(self.documents).as_posix()))
 
     @property
     def reading_inputs(self) -> dict[str, Any]:
@@ -81,6 +80,11 @@ class IndexConfig(FlowConfig):
     @classmethod
     def _priced(cls, values: Any) -> Any:
         return add_price(values, model_field="vlm")
+
+    @field_validator("documents", "index", "metadata")
+    @classmethod
+    def _make_absolute(cls, path: Path | None) -> Path | None:
+        return path and path.absolute()
 
     @field_validator("overlap_chars")
     @classmethod

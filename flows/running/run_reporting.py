@@ -194,12 +194,7 @@ def first_names(names: Iterable[str]) -> str:
     return list_some((name.rstrip("/").rpartition("/")[2] for name in names), NAMES, separator=",")
 
 
-def part_name(name: str, run_name: str) -> str:
-    """Return `embed 1/1 of index notices`: the name of a run that is a part of another, in the list of runs."""
-    return f"{name} of {run_name}"
-
-
 def as_part(flow: Any, name: str) -> Any:
     """Return a flow whose run carries the name of the run that calls it, where runs are listed."""
-    run_name = part_name(name, str(flow_run.name))
+    run_name = f"{name} of {flow_run.name}"
     return flow.with_options(flow_run_name=lambda: run_name)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import computed_field
 
-from flows.running.settings import OPENAI_MODEL, OPENAI_SMALL_MODEL, Settings
+from flows.running.settings import Settings
 from storage.records import Record
 
 LEAST_FREE_BYTES = 2_000_000_000
@@ -239,30 +239,15 @@ def _check_server(name: str, url: str, remedy: str) -> list[Check]:
 
 def _check_language_model(settings: Settings) -> Check:
     """Check the model that answers by default, and say what it lacks."""
-    name, model = "language model", settings.llm_model
-    match settings.llm:
-        case "none":
-            return check_ok(name, "none: answers are the documents' own sentences")
-        case "local":
-            if model is None:
-                return check_missing(
-                    name, "TRIVET_LLM=local names no model", "set TRIVET_LLM_MODEL to the name that your server knows"
-                )
-            if model.startswith(("hf:", "vllm:")):
-                return check_ok(name, f"local: {model}, in this process")
-            if url := settings.llm_base_url or settings.openai_base_url:
-                return check_ok(name, f"local: {model} at {_without_secret(url)}")
-            return check_missing(
-                name, f"local: {model}, and no server", "set TRIVET_LLM_BASE_URL=http://127.0.0.1:8000/v1"
-            )
-        case "openai":
-            if settings.openai_api_key is None and settings.openai_base_url is None:
-                remedy = "set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
-                return check_missing(name, "TRIVET_LLM=openai has no key", remedy)
-            where = f" at {_without_secret(settings.openai_base_url)}" if settings.openai_base_url else ""
-            return check_ok(name, f"openai: {OPENAI_MODEL}, {OPENAI_SMALL_MODEL}{where}")
-        case other:
-            return check_ok(name, other)
+    from flows.running.answer_models import models_of
+    from models.model_errors import ModelUnavailable
+
+    name = "language model"
+    try:
+        model = models_of(None, settings).large
+    except ModelUnavailable as error:  # its sentence has the remedy
+        return check_missing(name, str(error), None)
+    return check_ok(name, f"{settings.llm}: {model}" if model else "none: answers are the documents' own sentences")
 
 
 def _without_secret(url: str) -> str:

@@ -125,7 +125,8 @@ def require_own_folders(collections: Mapping[str, Folders]) -> None:
             with suppress(StorageError):  # no build has left a status that can be read
                 status = read_status(folders.index)
                 before = status.parameters.get("documents") if status else None
-                if before and Path(before) != folders.documents:
+                # one that is relative was read in another folder, by an earlier version
+                if before and Path(before).is_absolute() and Path(before) != folders.documents:
                     problem = f"--documents {folders.documents}: the index was made of {before}"
                     raise Refused(f"{problem}; name that folder, or another --index")
 

@@ -19,6 +19,15 @@ def test_the_metadata_file_among_the_documents_is_no_document(tmp_path: Path) ->
     assert config.left_out == ("drafts/", "a/meta[[]1].csv")
 
 
+def test_folders_are_named_as_they_are_from_every_folder() -> None:
+    config = IndexConfig(documents=Path("in"), index=Path("out"), metadata=Path("meta.csv"))
+    assert (config.documents, config.index, config.metadata) == (
+        Path("in").absolute(),
+        Path("out").absolute(),
+        Path("meta.csv").absolute(),
+    )
+
+
 def test_a_metadata_file_elsewhere_leaves_nothing_out(tmp_path: Path) -> None:
     config = IndexConfig(documents=tmp_path / "in", index=tmp_path / "out", metadata=tmp_path / "meta.csv")
     assert config.left_out == ()

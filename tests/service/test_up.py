@@ -9,8 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -30,12 +28,6 @@ from tests.storage.looking import as_root, read_by_another
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 SUITE = ROOT / "tests" / "samples" / "nightly"
 SECRET = "sk-4f0c2b9a7d"
-
-
-def page(url: str) -> str:
-    request = urllib.request.Request(url, headers={"Accept": "text/html", "Sec-Fetch-Mode": "navigate"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return answer.read().decode()
 
 
 def test_up_says_where_everything_is_and_twice_is_harmless(service: Started) -> None:
@@ -81,13 +73,11 @@ def test_this_machine_is_asked_past_the_users_proxy(service: Started, command: s
 
 def test_both_pages_are_served_and_ask_for_the_auth_string(service: Started) -> None:
     url = service.said["ui_url"]
-    assert "<html" in page(f"{url}/")
-    assert "<html" in page(f"{url}/v2/")
-    settings = json.loads(page(f"{url}/ui-settings"))
+    assert all("<html" in httpx.get(url + path, headers={"Accept": "text/html"}).text for path in ("/", "/v2/"))
+    settings = httpx.get(f"{url}/ui-settings").json()
     assert (settings["api_url"], settings["auth"]) == (service.said["api_url"], "BASIC")
     assert settings["available_uis"] == ["v1", "v2"]
-    with pytest.raises(urllib.error.HTTPError, match="401"):
-        page(f"{service.said['api_url']}/metrics")
+    assert httpx.get(f"{service.said['api_url']}/metrics").status_code == 401
     for auth in (None, "trivet:guess"):
         with pytest.raises(ApiFailed) as refused:
             Api(service.said["api_url"], auth).post("/flow_runs/filter", {})
@@ -103,8 +93,8 @@ def test_the_pages_open_to_the_auth_string_of_the_service_and_come_back_after_a_
     kill(before)
 
     def is_there() -> bool:
-        with suppress(OSError):
-            return "/ui/sign-in" in urllib.request.urlopen(f"{url}/ui/", timeout=10).url
+        with suppress(httpx.HTTPError):
+            return httpx.get(f"{url}/ui/", follow_redirects=True).url.path == "/ui/sign-in"
         return False
 
     running.until(is_there, "the pages are there again")

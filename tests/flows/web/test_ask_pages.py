@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import inspect
 import io
 import json
 import os
@@ -20,7 +21,8 @@ from flows.service.web.visits import TEMPLATES, Visit, in_korean, korean
 from storage import connections
 from storage.embedded import Cluster
 from storage.sessions import Sessions
-from tasks.evaluation.results import ranking
+from tasks.evaluation.results import finding_runs, ranking
+from tasks.evaluation.running import shard_grading
 from tasks.rag.answering import graph
 from tasks.rag.answers import Answered
 from tasks.rag.measuring.ranking_metrics import Question, read_questions
@@ -155,6 +157,9 @@ def literal(said: ast.expr) -> str:
 def test_every_sentence_of_the_pages_has_its_korean() -> None:
     folders = [Path(module.__file__ or "").parent for module in (workplace, strategies, graph)]
     said = {sentence for folder in folders for file in folder.glob("*.py") for sentence in sentences_in(file)}
+    for module in (shard_grading, finding_runs):  # notes of evaluations, which are yielded and appended
+        yielded = (node.value for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Yield))
+        said |= {*map(literal, filter(None, yielded)), *sentences_in(Path(inspect.getfile(module)))}
     said = (said | set(graph.CUT_SHORT.values())) - {"1"}
     assert {sentence for sentence in said if in_korean(sentence) == sentence} == set()
 
