@@ -7,7 +7,6 @@ import importlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from pydantic import JsonValue
@@ -43,7 +42,7 @@ class HarnessLM:
         return complete_alone(self, request, on_text)
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-        """Yield answers or RequestRefused with their number in `requests`, by sampling. Raises ModelUnavailable."""
+        """Yield answers or RequestRefused with their number in `requests`. Raises ModelUnavailable."""
         ready: list[tuple[int, str, ChatRequest]] = []
         for number, request in enumerate(requests):
             try:
@@ -51,16 +50,11 @@ class HarnessLM:
             except RequestRefused as error:
                 yield number, error
 
-        def sampling_of(row: tuple[int, str, ChatRequest]) -> str:
-            return json.dumps(_sampling(row[2]))
-
-        for _, rows in groupby(sorted(ready, key=sampling_of), key=sampling_of):
-            group = list(rows)
-            sampling = _sampling(group[0][2])
-            texts = self._ask("generate_until", [(prompt, dict(sampling)) for _, prompt, _ in group])
-            for (number, _, request), text in zip(group, texts, strict=True):
-                answer = cut_at_stops(str(text), request.stop)
-                yield number, ChatResponse(text=answer, finish_reason="stop", sent=sampling)
+        # an LM groups its requests by their sampling itself: lm_eval asks those of all tasks at once
+        texts = self._ask("generate_until", [(prompt, _sampling(request)) for _, prompt, request in ready])
+        for (number, _, request), text in zip(ready, texts, strict=True):
+            answer = cut_at_stops(str(text), request.stop)
+            yield number, ChatResponse(text=answer, finish_reason="stop", sent=_sampling(request))
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
         """Yield each continuation's log-probability given its context, with its position. Raises ModelUnavailable."""

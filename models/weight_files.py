@@ -85,7 +85,9 @@ def hub_folder(
     repository, _, own_revision = name.partition("@")
     try:
         from huggingface_hub import snapshot_download
+        from huggingface_hub.utils import logging as hub_log
 
+        hub_log.set_verbosity_error()  # what it says six times where the hub is away, the error below says once
         folder = snapshot_download(repository, revision=revision or own_revision or None, allow_patterns=list(patterns))
         return Path(folder)
     except (OSError, ValueError) as error:
