@@ -73,7 +73,7 @@ def test_this_machine_is_asked_past_the_users_proxy(service: Started, command: s
 
 def test_both_pages_are_served_and_ask_for_the_auth_string(service: Started) -> None:
     url = service.said["ui_url"]
-    assert all("<html" in httpx.get(url + path, headers={"Accept": "text/html"}).text for path in ("/", "/v2/"))
+    assert all("<html" in httpx.get(url + path, follow_redirects=True).text for path in ("/", "/v2/"))
     settings = httpx.get(f"{url}/ui-settings").json()
     assert (settings["api_url"], settings["auth"]) == (service.said["api_url"], "BASIC")
     assert settings["available_uis"] == ["v1", "v2"]
