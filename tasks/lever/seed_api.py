@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -704,15 +705,15 @@ class GRPOTrainer:
     def train_rce_epoch(self, optimizer: Optimizer, epoch: int, total_epochs: int) -> dict[str, float]:
         """Make one pass of RCE; `rce_loss` is the mean over batches. The temperature falls linearly over all epochs."""
         self.model.train()
-        steps = total_epochs * len(self.train_loader)
+        batches = len(self.train_loader)
+        steps, numbers = total_epochs * batches, count(epoch * batches)
 
-        def objective(step: int, batch: Item) -> dict[str, Tensor]:
+        def objective(batch: Item) -> dict[str, Tensor]:
             """Return the loss of imitation, at a temperature that goes linearly over all epochs."""
-            number = epoch * len(self.train_loader) + step
             loss = self.model.compute_rce_loss(
                 *_inputs_of(batch),
                 batch["beam_rewards_raw"],
-                temperature=losses.linear_temperature(number, steps, self.rce_temp_start, self.rce_temp_end),
+                temperature=losses.linear_temperature(next(numbers), steps, self.rce_temp_start, self.rce_temp_end),
                 use_top1_only=self.use_top1_only,
                 judged=batch["judged"],
             )
@@ -728,9 +729,8 @@ class GRPOTrainer:
         self.model.train()
         top_k = self.grpo_early_top_k if epoch < self.grpo_early_epochs else self.grpo_late_top_k
 
-        def objective(step: int, batch: Item) -> dict[str, Tensor]:
+        def objective(batch: Item) -> dict[str, Tensor]:
             """Return the values of the GRPO loss, after moving `kl_beta` towards its target range."""
-            del step
             old = pad_sequence([old_log_probs_dict[query] for query in batch["query_id"]], batch_first=True)
             values = self.model.compute_grpo_loss(
                 *_inputs_of(batch), batch["beam_rewards"], old.to(self.device), use_top_k=top_k, judged=batch["judged"]
@@ -742,12 +742,12 @@ class GRPOTrainer:
         means = self._epoch(optimizer, objective)
         return {"grpo_loss": means.pop("loss"), **means}
 
-    def _epoch(self, optimizer: Optimizer, objective: Callable[[int, Item], dict[str, Tensor]]) -> dict[str, float]:
+    def _epoch(self, optimizer: Optimizer, objective: Callable[[Item], dict[str, Tensor]]) -> dict[str, float]:
         """Take a step on every batch along the gradient of `loss`; return each value's mean. Raises RewardUnusable."""
         history: dict[str, list[float]] = {}
-        for step, batch in enumerate(self._on_device(self.train_loader)):
+        for batch in self._on_device(self.train_loader):
             optimizer.zero_grad()
-            batch_values = objective(step, batch)
+            batch_values = objective(batch)
             batch_values["loss"].backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip)
             optimizer.step()

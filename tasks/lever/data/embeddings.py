@@ -106,8 +106,6 @@ def make_bank(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: st
 
     Raises FileUnusable naming `where`: not as many ids as rows, ids twice, NaN, no floats.
     """
-    if vectors.ndim != 2:
-        raise FileUnusable(f"{where}: {list(vectors.shape)} is no [N, d]")
     names = tuple(str(id) for id in ids)
     if len(names) != len(vectors):
         raise FileUnusable(f"{where}: {len(names)} ids for {len(vectors)} embeddings; the ids are of another file")
