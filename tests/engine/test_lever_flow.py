@@ -286,14 +286,16 @@ def test_several_seeds_are_told_together_and_kept_apart(world: World, tmp_path: 
     assert {"seed0", "seed1", "cache", "selectors"} <= folders
 
 
-def test_two_files_of_one_s_own_that_are_called_alike_do_not_overwrite_each_other(tmp_path: Path) -> None:
+def test_files_of_one_name_are_kept_apart_and_say_what_they_leave_out(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        items = [{"id": f"{folder}{at}", "text": f"text {folder} {at}", "answers": "yes"} for at in range(8)]
+        answers = [*["yes"] * 8, *[" "] * 4]
+        items = [{"id": f"{folder}{at}", "text": f"{folder} {at}", "answers": a} for at, a in enumerate(answers)]
         (tmp_path / folder / "items.jsonl").write_text("\n".join(map(json.dumps, items)))
         own = ("--dataset", tmp_path / folder / "items.jsonl", "--judge", "scripted", "--until", "embed")
         done = run_here("lever", "run", *own, "--results", tmp_path / "results")
         assert done.code == 0, done.stderr
+        assert f"4 items were left out ({folder}8: its `answers` or `label` is missing or blank; " in done.stdout
     made = [json.loads(path.read_text())["ids"] for path in tmp_path.glob("results/*/cache/candidate_embeddings.json")]
     assert sorted(ids[0][0] for ids in made) == ["a", "b"]
 

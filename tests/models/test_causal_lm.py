@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import torch
 
 from models.causal_lm import CausalLM
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
@@ -235,6 +234,7 @@ def test_the_id_names_model_weights_and_precision(folder: Path, model: CausalLM)
         ("nobody/nothing-of-the-kind", {}, "neither a folder nor"),
         ("not a name", {}, "neither a folder nor"),
         ("FOLDER", {"device": "abacus"}, "device=abacus: there is none here"),
+        ("FOLDER", {"device": "cuda:99"}, "device=cuda:99: there is none here"),
         ("EMPTY", {}, "no config.json"),
         ("FOLDER", {"max_length": 4097}, r"max_length=4097 is more than the 4096 tokens that .* has positions for"),
     ],
@@ -251,9 +251,3 @@ def test_a_context_that_is_stretched_reaches_as_far(folder: Path, tmp_path: Path
     config["rope_scaling"] = {"rope_type": "linear", "factor": 2.0}
     (stretched / "config.json").write_text(json.dumps(config))
     assert CausalLM(str(stretched), max_length=8192).id.endswith(":8192")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_a_device_that_is_not_here_is_said(folder: Path):
-    with pytest.raises(ModelUnavailable, match="device=cuda: there is none here"):
-        CausalLM(str(folder), device="cuda").complete(request())
