@@ -106,22 +106,13 @@ class Headings:
     def __init__(self) -> None:
         self._open: list[tuple[int, str]] = []
 
-    def path(self) -> tuple[str, ...]:
-        """Return the open headings, outermost first."""
-        return tuple(heading for _, heading in self._open)
-
-    def add(self, text: str, level: int) -> tuple[str, ...]:
-        """Open a heading, which closes those of its level and deeper, and return the path above it."""
-        self._open = [(above, heading) for above, heading in self._open if above < level]
-        path = self.path()
-        self._open.append((level, text))
-        return path
-
     def path_of(self, kind: Kind, text: str, level: int | None) -> tuple[str, ...]:
-        """Return the headings above a block of any kind; headers, footers and notes are below none."""
+        """Return the headings above a block, of which a heading closes those as deep; margins and notes have none."""
         if kind == "heading":
-            return self.add(" ".join(text.split()), level or 1)
-        return () if kind in ("header", "footer", "note") else self.path()
+            self._open = [(above, heading) for above, heading in self._open if above < (level or 1)]
+        path = tuple(heading for _, heading in self._open)
+        self._open += [(level or 1, " ".join(text.split()))] if kind == "heading" else []
+        return () if kind in ("header", "footer", "note") else path
 
 
 def join_pages(pages: Sequence[Page]) -> tuple[Page, ...]:

@@ -74,7 +74,13 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
     counter, pages = itertools.count(), list[Page]()  # blocks are counted in the order of the pages
     for number, page in enumerate(laid, start=1):
         header, footer = (_margin_blocks(page, number, kind, marginal) for kind in ("header", "footer"))
-        inside = [block.with_place(block=next(counter)) for block in (*header, *by_page.get(number, ()), *footer)]
+        body = list[Block]()
+        for block in by_page.get(number, ()):  # a file may have a table before the line that is drawn above it
+            at = len(body)
+            while at and _is_above(block, body[at - 1]):
+                at -= 1
+            body.insert(at, block)
+        inside = [block.with_place(block=next(counter)) for block in (*header, *body, *footer)]
         unseen = drawn.hidden_texts.get(number, ())
         made = make_page(number, inside, if_empty="blank page", width=page.width, height=page.height, hidden=unseen)
         if page.curves >= _CURVES_OF_A_WORD and not page.signs:
@@ -84,6 +90,14 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
             made = made.model_copy(update={"reason": f"estimated: {why}"})
         pages.append(made)
     return pages
+
+
+def _is_above(block: Block, other: Block) -> bool:
+    """Return whether a block is drawn above another one, which is a table or a figure."""
+    if other.kind not in ("table", "figure") or not block.bbox or not other.bbox:
+        return False
+    (x0, _, x1, bottom), (begin, top, end, _) = block.bbox, other.bbox
+    return bottom <= top and x0 < end and begin < x1
 
 
 def doubt_pages(pages: Sequence[Page], why: str) -> list[Page]:

@@ -391,6 +391,8 @@ SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w
         (f"<w:p>{_run('보임', '')}{_run('숨', '<w:vanish/>')}{_run('음', '<w:vanish/>')}</w:p>", "보임", "숨음"),
         (f"<w:p>{_run('1 USD', SMALL)}{_run('485 USD', '')}</w:p>", "485 USD", "1 USD"),
         (f"<w:p>{_run('in a style', UNSEEN)}</w:p>", "", "in a style"),
+        ("<w:p>" + _run("a line", "<w:w w:val='1'/>") + "</w:p>" + _p("글"), "글", "a line"),
+        (_p("cut", "<w:spacing w:line='1' w:lineRule='exact'/>") + _p("글"), "글", "cut"),
         (f"<w:p>{_run('no ground', WHITE)}{_run('on a highlight', WHITE + DARK)}</w:p>", "on a highlight", "no ground"),
         (f"<w:p><w:pPr>{DARK}</w:pPr>{_run('banner', WHITE)}</w:p>", "banner", ""),
         (f"<w:p><w:pPr>{DARK}</w:pPr>{_run('navy', DARK_INK)}{_run('plain', '')}</w:p>", "plain", "navy"),

@@ -106,6 +106,11 @@ def test_short_texts_that_repeat_stand_where_they_are_drawn() -> None:
     assert all(block.bbox for page in pages for block in page.blocks)
 
 
+def test_a_line_that_is_drawn_above_its_table_stands_before_it() -> None:
+    laid = page("criteria", "name amount")
+    assert told([table(("name", "amount")), paragraph("criteria")], laid) == [(1, "criteria"), (1, "name | amount")]
+
+
 def test_a_figure_takes_the_image_between_its_neighbours() -> None:
     figure = Block(kind="figure", text="")
     [_, second] = place_on_pages([paragraph("alpha"), figure], [page("alpha"), page(images=1)])

@@ -219,13 +219,6 @@ def test_the_header_tells_title_and_reader(tmp_path: Path) -> None:
     assert header.reader.startswith("pymupdf ")
 
 
-@pytest.mark.parametrize("reader", ["auto", "pymupdf", "pdfplumber"])
-def test_every_reader_gives_the_same_words(tmp_path: Path, reader: str) -> None:
-    path = write(tmp_path / "a.pdf", both(line("Scope of work", size=18), column(PROSE * 2, (72, 130, 523, 300))))
-    options = ReadOptions.model_validate({"pdf_reader": reader, "ocr": "off"})
-    assert texts(read(path, options)[0]) == ["Scope of work", (PROSE * 2).strip()]
-
-
 @pytest.mark.shared
 def test_no_page_of_real_files_is_silently_empty(shared: Path) -> None:
     silent: list[str] = []

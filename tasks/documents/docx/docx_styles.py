@@ -108,26 +108,31 @@ class Styles:
             left, start, first, hanging = (parse_integer(word_attribute(indent, name), 0) for name in names)
             twips = (left or start) + (first - hanging)
         name = style.name.casefold()
-        grounds = partial(self._look_at_run, inherited=style.run, shading=look.get(f"{W}shd"), paper=paper)
+        grounds = partial(self._look_at_run, inherited=style.run, around=look, paper=paper)
         starts_page = is_on(look.get(f"{W}pageBreakBefore"))
         kinds = name in _TITLE_STYLES, name in _CAPTION_STYLES
         return ParagraphLook(heading, *kinds, item, starts_page, hangs, twips / _TWIPS_OF_SPACE, grounds)
 
     def _look_at_run(
-        self, run: ET.Element, *, inherited: dict[str, ET.Element], shading: ET.Element | None, paper: Color | None
+        self, run: ET.Element, *, inherited: dict[str, ET.Element], around: dict[str, ET.Element], paper: Color | None
     ) -> RunLook:
-        """Return how a run looks: why its letters are not seen, if so, and whether they are raised or lowered."""
+        """Return how a run looks in a paragraph (`around`): why nobody sees its letters, if so, and its place."""
         own = _properties(run, "rPr")
         if f"{W}rStyle" in own:
             inherited = inherited | self._style_of(_value(own, "rStyle")).run
         look = inherited | own
-        if not look:
+        spacing = around.get(f"{W}spacing")
+        # a line of an exact height shows no more than that of its letters
+        rule, line = (None if spacing is None else word_attribute(spacing, name) for name in ("lineRule", "line"))
+        if not look and rule != "exact":
             return _PLAIN
-        unseen, size = VANISHED if is_on(look.get(f"{W}vanish")) else None, _value(look, "sz")
-        if not unseen and (size or f"{W}color" in look):
-            shadings = (look.get(f"{W}shd"), look.get(f"{W}highlight"), shading)
+        unseen = VANISHED if is_on(look.get(f"{W}vanish")) else None
+        if not unseen:
+            shadings = (look.get(f"{W}shd"), look.get(f"{W}highlight"), around.get(f"{W}shd"))
             ink = read_color(_value(look, "color"))
-            ground, size_pt = ink and find_ground(shadings, paper), parse_integer(size, 24) / 2
+            ground, width = ink and find_ground(shadings, paper), parse_integer(_value(look, "w"), 100) / 100
+            letters_pt = parse_integer(_value(look, "sz"), 24) / 2 * min(width, 1)
+            size_pt = min(letters_pt, parse_integer(line, 480) / 20 if rule == "exact" else letters_pt)
             unseen = explain_unseen(ink=ink, ground=ground, size_pt=size_pt)
         rise = int(parse_integer(_value(look, "position"), 0) / _LEAST_RISE)
         return RunLook(unseen, OFFICE_PLACES.get(_value(look, "vertAlign") or "", rise))

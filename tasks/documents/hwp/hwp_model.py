@@ -346,7 +346,7 @@ class _Assembly:
         # a tab, as ` | ` would look like one more column of the table around
         texts = [format_table(block.cells, between="\t") if block.cells else block.text for block in blocks]
         lines = (text for text, block in zip(texts, blocks, strict=True) if text and block.kind != "figure")
-        return _clean("\n".join(lines))
+        return make_storable("\n".join(lines)).strip()
 
     def _block(
         self,
@@ -359,14 +359,9 @@ class _Assembly:
     ) -> Block:
         """Return a block in its section, below the headings so far; a heading with a level becomes one of them."""
         # an empty first cell is not white space, and inside a cell, lines keep their indents
-        text = text if kind == "table" else text.rstrip() if self._is_inside else _clean(text)
-        path = self._headings.add(text, level) if kind == "heading" and level else self._headings.path()
-        place = Place(section=self._section, heading_path=path)
+        text = text if kind == "table" else text.rstrip() if self._is_inside else make_storable(text).strip()
+        place = Place(section=self._section, heading_path=self._headings.path_of(kind, text, level))
         return Block(kind=kind, text=text, level=level, marker=marker, cells=cells, place=place)
-
-
-def _clean(text: str) -> str:
-    return make_storable(text).strip()
 
 
 def _has_text(object_: Table | Shape) -> bool:

@@ -112,11 +112,6 @@ MAX_OCR_PIXELS = 30_000_000  # larger pages are rendered at a lower resolution
 SCAN_SHARE = 0.7  # share of the page that one image covers when the page is a scan
 
 
-def is_blank(page: pymupdf.Page) -> bool:
-    """Return whether the page shows a single colour."""
-    return bool(page.get_pixmap(dpi=36, colorspace=pymupdf.csGRAY, alpha=False).is_unicolor)
-
-
 def why_no_text(page: pymupdf.Page) -> str:
     """Return what a page without text shows instead."""
     drawn = Counter(str(entry[0]) for entry in page.get_bboxlog())

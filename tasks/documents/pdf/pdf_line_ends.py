@@ -144,7 +144,11 @@ class _Words:
             if cut is None or cut.between == " ":
                 text += after
             elif not cut.between:
-                text += after if self._keeps_spaces or self._begins_word(cut) else f" {after}"
+                # a Hangul word of the document begins with both parts but the last syllable, a particle
+                begin = cut.left + cut.right[: max(len(cut.right) - 1, 1)]
+                place = bisect_left(self._ordered, begin)
+                is_known = len(begin) > 2 and "".join(self._ordered[place : place + 1]).startswith(begin)
+                text += after if self._keeps_spaces or is_known else f" {after}"
             elif self._is_one(cut):
                 text = text[:-1] + after
             else:
@@ -183,12 +187,6 @@ class _Words:
         stems = [joined.removesuffix(ending) for ending in INFLECTIONS if joined.endswith(ending)]
         words = (word for stem in stems for word in (stem, f"{stem}e"))
         return any(word in self._counts or word in _common_words() for word in words)
-
-    def _begins_word(self, cut: _Cut) -> bool:
-        """Return whether a Hangul word of the document begins with both parts but the last syllable, a particle."""
-        begin = cut.left + cut.right[: max(len(cut.right) - 1, 1)]
-        place = bisect_left(self._ordered, begin)
-        return len(begin) > 2 and place < len(self._ordered) and self._ordered[place].startswith(begin)
 
     @cached_property
     def _ordered(self) -> list[str]:

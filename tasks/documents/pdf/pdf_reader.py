@@ -139,7 +139,8 @@ class PdfReader:
     def _recognise(self, loaded: _LoadedPage, comments: Sequence[Remark], *, why: str | None) -> Page:
         """Return the page as tesseract reads it; else the legible part of its own text, else EMPTY; with the reason."""
         page, text = loaded.page, loaded.text
-        if not text.fragments and not comments and pdf_document.is_blank(page):
+        has_text = bool(text.fragments or comments)
+        if not has_text and page.get_pixmap(dpi=36, colorspace=pymupdf.csGRAY, alpha=False).is_unicolor:
             return _empty_page(loaded, PageStatus.EMPTY, "blank")
         why = why or pdf_document.why_no_text(page)
         legible = tuple(f for f in text.fragments if not is_mostly_unreadable([f.text]))
