@@ -59,9 +59,7 @@ def index(
 
     Without --index it makes TRIVET_HOME/index/default.
     """
-    if not documents.is_dir():  # before a server is started for it
-        fail(f"{documents} is not a folder; name the folder that the documents lie in", REFUSED)
-    if os.access(documents, os.R_OK) and not any(documents.iterdir()):
+    if documents.is_dir() and os.access(documents, os.R_OK) and not any(documents.iterdir()):
         fail(f"{documents} is empty; put documents there, or name the folder that they lie in", REFUSED)
     require_variable(values["password_env"])
     folders = {"documents": documents, "index": index}

@@ -20,13 +20,12 @@ from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, e
 from flows.cli.shared_options import LAST_INDEX, last_index
 from flows.running.config_reading import nest_values
 from flows.running.settings import settings
-from flows.service.place import DEFAULT_PORT
+from flows.service.place import DEFAULT_PORT, Place, UpOptions, pools_in
 from models.model_errors import ModelUnavailable
 from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from flows.service.lifecycle import Up
-    from flows.service.place import Place, UpOptions
     from flows.service.served_collections import Collection, Folders
 
 IndexesOption = Annotated[
@@ -66,7 +65,6 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
-    from flows.service.place import UpOptions, pools_in
     from flows.service.served_collections import folders_of, make_absolute, require_indexes
 
     with plain_errors(StorageError):
@@ -108,7 +106,7 @@ def _start(options: UpOptions, *, quiet: bool) -> Up:
         if not quiet:
             typer.secho(harmless(text), dim=True, err=True)
 
-    place = _open_place()
+    place = Place(settings().home)
     with _end_on_signals() as received:
         started = up(place, options, os.environ.copy(), say=say)
         if received and started.state != "unchanged":  # what ran before goes on
@@ -153,7 +151,7 @@ def down(as_json: Json = False) -> None:
     from flows.service.lifecycle import end
     from storage.embedded import Cluster
 
-    place, stopped = _open_place(), list[str]()
+    place, stopped = Place(settings().home), list[str]()
     if place.home.exists():
         with place.lock():
             stopped = end(place)
@@ -176,7 +174,7 @@ def status(
         return
     store = settings().store
     folder = None if store and "://" in store else Path(store) if store else settings().home / "store"
-    current = read_status(_open_place(), store=folder)
+    current = read_status(Place(settings().home), store=folder)
 
     def show() -> None:
         """Print the state of the service, its parts and its pools."""
@@ -231,12 +229,6 @@ def on_path(folder: str) -> str:
     """Return the shell command that puts `folder` first on PATH unless PATH has it already."""
     quoted = shlex.quote(folder)
     return f'case ":$PATH:" in *:{quoted}:*) ;; *) export PATH={quoted}"${{PATH:+:$PATH}}" ;; esac'
-
-
-def _open_place() -> Place:
-    from flows.service.place import Place
-
-    return Place(settings().home)
 
 
 def deploy(as_json: Json = False) -> None:

@@ -239,15 +239,16 @@ def _check_server(name: str, url: str, remedy: str) -> list[Check]:
 
 def _check_language_model(settings: Settings) -> Check:
     """Check the model that answers by default, and say what it lacks."""
-    from flows.running.answer_models import models_of
+    name = "language model"
+    if settings.llm == "none":
+        return check_ok(name, "none: answers are the documents' own sentences")
+    from flows.running.answer_models import models_of  # brings numpy
     from models.model_errors import ModelUnavailable
 
-    name = "language model"
     try:
-        model = models_of(None, settings).large
+        return check_ok(name, f"{settings.llm}: {models_of(None, settings).large}")
     except ModelUnavailable as error:  # its sentence has the remedy
         return check_missing(name, str(error), None)
-    return check_ok(name, f"{settings.llm}: {model}" if model else "none: answers are the documents' own sentences")
 
 
 def _without_secret(url: str) -> str:

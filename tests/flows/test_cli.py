@@ -114,7 +114,7 @@ def test_help_at_80_columns_names_options_whole_and_gives_a_switch_no_type(
     [
         (["nosuch"], "No such command 'nosuch'"),
         (["ask", "q"], "no command ask, but `trivet rag ask`"),
-        (["rag", "index", "x"], "is not a folder; name the folder that the documents lie in"),
+        (["rag", "index", "x"], "does not exist; name the folder that the documents lie in"),
         (["rag", "index", "."], "is empty; put documents there"),
         (["nightly", "run", "x"], "there is no file"),
         (["nightly", "run", "."], "is not a file; name the YAML file of a suite"),

@@ -362,21 +362,18 @@ def static_files() -> dict[str, StaticFile]:
 @cache
 def korean() -> dict[str, str]:
     """Return the English words of the pages → Korean ones."""
-    return {words: translated for words, translated in _read_words().items() if isinstance(translated, str)}
+    read = tomllib.loads(WORDS.read_text("utf-8"))
+    return {words: translated for words, translated in read.items() if isinstance(translated, str)}
 
 
 @cache
 def _korean_sentences() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Return patterns of whole English sentences, each `{}` any text, with the Korean sentence for each."""
-    sentences = cast("dict[str, str]", _read_words()["sentences"])
+    sentences = cast("dict[str, str]", tomllib.loads(WORDS.read_text("utf-8"))["sentences"])
     return tuple(
         (re.compile(re.escape(sentence).replace(r"\{\}", "(.+)"), re.DOTALL), translated)
         for sentence, translated in sorted(sentences.items(), key=lambda both: -len(both[0]))  # the closest comes first
     )
-
-
-def _read_words() -> dict[str, Any]:
-    return tomllib.loads(WORDS.read_text("utf-8"))
 
 
 def in_korean(words: str) -> str:
