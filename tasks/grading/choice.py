@@ -64,14 +64,14 @@ def grade_choice(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBL
 
 
 def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
-    """Return the sample of one response: 1 for the right letters, 0 for wrong or none, between if some are missing."""
+    """Return the sample of one response: 1 for all right letters, PART_OF_ALL each for some of `several`, else 0."""
     question = read_question(item)
     gold_text = str(item.gold)
     gold = "".join(sorted(set(gold_text.upper()) & set(question.letters))) or _read_whole(gold_text, question) or ""
     readings, where = read_choices(response.text, question, rule)
 
     def grade(letters: str | None) -> dict[str, Any]:
-        """Return the fields of the sample for the letters that were read; None or empty: no option is named."""
+        """Return the fields of the sample for the letters read; both None, which is `missing`, and empty score 0."""
         if not letters:
             reason = why_missing(response, "no option is named")
             missing = letters is None
@@ -98,7 +98,7 @@ class ChoiceReadings(NamedTuple):
 
 
 def read_choices(response: str, question: ChoiceQuestion, rule: Rule) -> ChoiceReadings:
-    """Return the letters that a response names, under each policy."""
+    """Return the letters that each policy reads in a response, all None where its reasoning was never closed."""
     visible = visible_answer(response)
     if visible is None:
         return ChoiceReadings(UNREAD, {})
@@ -119,7 +119,7 @@ def read_question(item: Item) -> ChoiceQuestion:
 
 
 def find_choice(text: str, question: ChoiceQuestion) -> Choice | None:
-    """Return the choice that `text`, which holds no reasoning, announces last; None where it announces none."""
+    """Return the choice of the last box, else statement (`answer: B`), else remark (`B is right`); None without one."""
     if "box" in text:
         from tasks.grading.math.boxes import last_boxed
 
@@ -142,7 +142,7 @@ def find_choice(text: str, question: ChoiceQuestion) -> Choice | None:
 
 
 def find_unannounced(text: str, question: ChoiceQuestion) -> Choice | None:
-    """Find the choice where answers usually stand: alone on a line, bold, or in prose (`I think it's B`); else None."""
+    """Return the last or first line's choice, else the last lone, bold or prose one (`I think it's B`); else None."""
     # terse answers are, or begin with, the letter
     for line in {text[-WINDOW_CHARS:].split("\n")[-1]: 1, text[:WINDOW_CHARS].split("\n")[0]: 1}:  # an ordered set
         if line.strip() and (letters := _read_whole(line, question)):
@@ -177,7 +177,7 @@ _UNDECIDED = re.compile(r"[?？]\s*$|\b(?:whether|could|might|may|either|doubt|u
 
 
 def _read_lone(plain: str, question: ChoiceQuestion) -> str | None:
-    """Return the capital letter that is a line or bold text, or begins it as an option's label; None without one."""
+    """Return the capital letter that is a line or bold text, or labels an option's text there; None without one."""
     patterns = _patterns(question.letters)
     if patterns.lone.fullmatch(plain):
         return _collect_letters(plain.removesuffix(".").rpartition(" ")[2], question)
@@ -199,7 +199,7 @@ _TO_SPACE = bytes.maketrans(b"~", b" ")
 
 
 def strip_marks(text: str) -> str:
-    """Return `text` without the marks of Markdown and LaTeX around its words."""
+    """Return `text` without marks of Markdown and LaTeX and all quotes, inside words too: `don't` is `dont`."""
     if "\\" in text:
         text = WRAPPER.sub("", text.replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", ""))
         text = _LATEX_SPACE.sub(" ", text)
@@ -209,7 +209,7 @@ def strip_marks(text: str) -> str:
 
 
 def canonicalize(text: str) -> str:
-    """Return `text` as options are compared: without marks, case, spaces and final punctuation."""
+    """Return `text` as options are compared: without marks, case, spaces and punctuation at either end."""
     plain = unicodedata.normalize("NFKC", strip_marks(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac"))
     return "".join(plain.casefold().split()).strip(".,;:!")
 
@@ -370,6 +370,6 @@ def _read_text(text: str, question: ChoiceQuestion) -> str | None:
 
 
 def _collect_letters(text: str, question: ChoiceQuestion) -> str:
-    """Return the letters of the question that stand between words such as `and`, sorted, each once; empty for none."""
+    """Return the question's letters that stand alone in `text`, or any in it if none does; sorted, each once."""
     alone = _patterns(question.letters).alone.findall(text) or list(text)
     return "".join(sorted({letter.upper() for letter in alone} & set(question.letters)))

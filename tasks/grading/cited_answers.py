@@ -100,8 +100,8 @@ def split_sentences(answer: str) -> list[Sentence]:
 
 
 def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = "") -> bool:
-    """Return whether a sentence claims nothing beyond `question`, or its cited `sources` (block n at n - 1) hold it."""
-    if not _claims(sentence, question) and not (sentence.marks and read_numbers(sentence.words)):
+    """Return whether a sentence claims nothing beyond `question`, or the `sources` it cites, [n] at n - 1, hold it."""
+    if not _needs_evidence(sentence, question) and not (sentence.marks and read_numbers(sentence.words)):
         return True
     cited = [sources[n - 1] for n in sorted(sentence.marks)]
     if not cited:
@@ -117,7 +117,7 @@ def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = 
 
 def only_abstains(sentences: Sequence[Sentence], *, question: str = "") -> bool:
     """Return whether the sentences only say that the documents do not give the answer."""
-    claims = any(_claims(sentence, question) for sentence in sentences)
+    claims = any(_needs_evidence(sentence, question) for sentence in sentences)
     return not claims and any(_says_unknown(sentence) for sentence in sentences)
 
 
@@ -127,8 +127,8 @@ def abstains(answer: str) -> bool:
 
 
 def has_same_evidence(draft: str, rewritten: str) -> bool:
-    """Return whether a rewrite keeps every number and every mark, each number with the marks behind it."""
-    evidence = _evidence(draft), _evidence(rewritten)
+    """Return whether both texts have the same numbers before the same marks, none more or less, in any order."""
+    evidence = _list_numbers_by_marks(draft), _list_numbers_by_marks(rewritten)
     return evidence[0].keys() == evidence[1].keys() and all(
         any(is_same_number(number, counterpart) for counterpart in theirs[marks])
         for ours, theirs in (evidence, evidence[::-1])
@@ -175,8 +175,8 @@ def _numbers_of(mark: str) -> Iterator[int]:
         yield from range(first, min(last[0], first + MOST_RANGE) + 1) if last else (first,)
 
 
-def _claims(sentence: Sentence, question: str) -> bool:
-    """Return whether a sentence needs evidence: not a greeting, a lead-in, a table header or `not stated`."""
+def _needs_evidence(sentence: Sentence, question: str) -> bool:
+    """Return whether a sentence needs evidence: no greeting, lead-in, heading, question, nor `not stated`."""
     words = sentence.words
     if not any(sign.isalnum() for sign in words):
         return False
@@ -200,7 +200,7 @@ def _without_label(words: str) -> str:
     return re.sub(r"^\s*\(?\d{1,2}[.)]\s+", "", words)
 
 
-def _evidence(text: str) -> dict[frozenset[int], list[Number]]:
+def _list_numbers_by_marks(text: str) -> dict[frozenset[int], list[Number]]:
     """Return the numbers before each set of marks, back to the last marks or the beginning of the sentence."""
     by_marks: dict[frozenset[int], list[Number]] = {}
     for sentence in sentences_of(text):
@@ -285,8 +285,8 @@ def has_close_number(answer: str, gold: str) -> bool:
             if candidate.either_sign
             or gold_number.either_sign
             or (candidate.number.value < 0) == (gold_number.number.value < 0)
-            for amount in _amounts(candidate.number, compared=gold_number.number)
-            for gold_amount in _amounts(gold_number.number, compared=candidate.number)
+            for amount in _list_meanings(candidate.number, compared=gold_number.number)
+            for gold_amount in _list_meanings(gold_number.number, compared=candidate.number)
         )
 
 
@@ -306,7 +306,7 @@ def _is_calendar(number: Number) -> bool:
     return number.unit in CALENDAR or number.unit == "year" or _YEAR.fullmatch(number.text.strip("() ")) is not None
 
 
-def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
+def _list_meanings(number: Number, *, compared: Number) -> Iterator[Amount]:
     """Yield the amounts that a number may mean when it is compared with another."""
     written, unit, value = written_value(number), number.unit, abs(number.value)
     scale = value / written if written else Decimal(1)
@@ -326,7 +326,7 @@ def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
 
 
 def _are_equal(answer: Amount, gold: Amount) -> bool:
-    """Return whether amounts are equal within TOLERANCE; two rounded to the same scale, within half of it."""
+    """Return whether amounts are equal within TOLERANCE; whole ones of one scale, within half the coarser rounding."""
     units = {answer.unit, gold.unit}
     same_unit = len(units) == 1 or ("" in units and units <= _AMOUNT_UNITS)  # a currency may be left out, not changed
     difference = abs(answer.value - gold.value)

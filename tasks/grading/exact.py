@@ -42,7 +42,7 @@ def grade_exact(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE
 
 
 def _grade(response: Response, golds: list[str], answer: str | None) -> dict[str, Any]:
-    """Return the fields of a sample, which is right if the answer is any of the golds."""
+    """Return the fields of a sample: score 1 if the answer equals any of the golds, else 0; None is `missing`."""
     is_right = answer is not None and any(are_same_words(gold, answer) for gold in golds)
     return {
         "score": float(is_right),
@@ -54,9 +54,9 @@ def _grade(response: Response, golds: list[str], answer: str | None) -> dict[str
 
 
 def read_answers(response: str, rule: Rule) -> Readings:
-    """Return what each policy reads: strict the last box, a JSON field or what follows the last `answer:`.
+    """Return what each policy reads: strict the last box, else a JSON field, else what `answer:` or `####` announces.
 
-    The flexible policy also reads what is bold in the last line, else the last line.
+    Flexible falls back to the last bold text of the last line, or that line. Unclosed reasoning gives None for all.
     """
     text = visible_answer(response)
     if text is None:
@@ -68,7 +68,7 @@ def read_answers(response: str, rule: Rule) -> Readings:
 
 
 def _find_announced(text: str) -> str | None:
-    """Return the last box, a JSON field, or the line behind the last announcement; None without any."""
+    """Return the last box, else a JSON field, else the text on or below the last announcement's line; else None."""
     from tasks.grading.math.boxes import last_boxed
 
     if box := last_boxed(text):
@@ -83,7 +83,7 @@ def _find_announced(text: str) -> str | None:
 
 
 def are_same_words(gold: str, answer: str) -> bool:
-    """Return whether both are the same words or the same decimal number."""
+    """Return whether both are the same text by `plain_text`, or the same decimal number: 1,000.0 is 1000."""
     gold_words, answer_words = plain_text(gold), plain_text(answer)
     if gold_words == answer_words:
         return True
@@ -92,7 +92,7 @@ def are_same_words(gold: str, answer: str) -> bool:
 
 
 def plain_text(text: str) -> str:
-    """Return `text` as compared: NFKC, lower case, single spaces; without article, LaTeX, and signs around words."""
+    """Return `text` as compared: NFKC, casefolded, single spaces; without LaTeX, signs at its ends, a first article."""
     has_words = any(map(str.isalnum, text))
     plain = strip_marks(text) if has_words and "\\" in text else text.replace("\\", "").replace("’", "'")
     words = " ".join(unicodedata.normalize("NFKC", plain).casefold().split())
@@ -100,7 +100,7 @@ def plain_text(text: str) -> str:
 
 
 def _parse_number(text: str) -> Decimal | None:
-    """Return a finite number, commas between thousands or none; None for other text."""
+    """Return a finite number, without the commas before three digits; None for other text."""
     try:
         number = Decimal(re.sub(r"(?<=\d),(?=\d{3})", "", text))
     except InvalidOperation:
@@ -126,7 +126,7 @@ Measure = Callable[[str, Sequence[str]], TextScore]
 
 
 def grade_text(answered: Iterable[tuple[Item, Response]], measure: Measure) -> Iterator[Sample]:
-    """Yield a sample for each response, in order; `item.gold`: the gold, a list of accepted ones, or None."""
+    """Yield a sample for each response, in order, unscored on a timeout; `item.gold`: one, a list of golds, or None."""
     for item, response in answered:
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold]) if gold is not None]
         gold_text = " | ".join(golds)[:SHOWN_CHARS] or None
@@ -153,7 +153,7 @@ def includes(answer: str, golds: Sequence[str]) -> TextScore:
 
 
 def matches(pattern: str) -> Measure:
-    """Return a measure: 1 if the pattern matches and, if it has a group, the last match's is one of any golds."""
+    """Return a measure: 1 if the pattern matches; with groups and golds, the last one's first group must be a gold."""
     compiled = regex.compile(pattern)
 
     def measure(answer: str, golds: Sequence[str]) -> TextScore:
@@ -173,7 +173,7 @@ def matches(pattern: str) -> Measure:
 
 
 def f1(answer: str, golds: Sequence[str]) -> TextScore:
-    """Return the best F1 of words, without articles, punctuation and case. Source: SQuAD's evaluate-v1.1.py."""
+    """Return the best F1 of words, but for articles, punctuation and case; 0 without golds. Source: SQuAD's v1.1."""
     words, best_f1 = _words(answer), 0.0
     for gold in map(_words, golds):
         shared = sum((Counter(words) & Counter(gold)).values())

@@ -90,16 +90,16 @@ class Judged(NamedTuple, Generic[Verdict]):
 def judge_responses(
     answered: Iterable[tuple[Item, Response]], *, requests_of: RequestsOf, read: ReadVerdict[Verdict], judge: Judge
 ) -> Iterator[Judged[Verdict]]:
-    """Yield each response with its judgments, in order; one without a verdict is asked for in up to DRAWS draws.
+    """Yield each response with its judgments, in order; a reply without a verdict is drawn again, DRAWS times in all.
 
-    Raises what `read` raises, and what `ask_all` raises: no such judge, a spent budget.
+    A failed call is not repeated. Raises what `read` raises, and what `ask_all` raises: no such judge, a spent budget.
     """
     remaining = iter(answered)
     while window := list(islice(remaining, WINDOW)):
         judgments_of_window: list[dict[str, Judgment[Verdict]]] = [{} for _ in window]
         missing: list[Set[str]] | None = None
         for draw in range(DRAWS):
-            for (number, name), answer in judge.ask_all(_requests(window, requests_of, missing, draw=draw)):
+            for (number, name), answer in judge.ask_all(_build_requests(window, requests_of, missing, draw=draw)):
                 earlier = judgments_of_window[number].get(name)
                 judgments_of_window[number][name] = _read_judgment(answer, read, earlier.keys if earlier else ())
             missing = [
@@ -113,10 +113,10 @@ def judge_responses(
             yield Judged(item, response, dict(sorted(judgments.items())))
 
 
-def _requests(
+def _build_requests(
     window: Sequence[tuple[Item, Response]], requests_of: RequestsOf, missing: Sequence[Set[str]] | None, *, draw: int
 ) -> Iterator[tuple[tuple[int, str], ChatRequest]]:
-    """Yield the requests of a window one by one, so that not all prompts are in memory at once."""
+    """Yield a window's requests by (index, name), one in memory at a time. missing: names by index; None: all."""
     for number, (item, response) in enumerate(window):
         if missing is not None and not missing[number]:
             continue
@@ -126,7 +126,7 @@ def _requests(
 
 
 def _read_judgment(answer: Answer | ModelError, read: ReadVerdict[Verdict], keys: tuple[str, ...]) -> Judgment[Verdict]:
-    """Return the judgment that a reply holds, with the keys of all draws; `failed` says why there is no verdict."""
+    """Return the judgment in a reply; `failed` says why it has no verdict. keys: of earlier draws, its own follows."""
     if isinstance(answer, ModelError):
         return Judgment(None, "", keys, f"the judge did not answer: {answer}", answered=False)
     keys = (*keys, answer.key)
@@ -140,9 +140,9 @@ def _read_judgment(answer: Answer | ModelError, read: ReadVerdict[Verdict], keys
 
 
 def read_rating(text: str) -> float | None:
-    """Return the rating in a judgment, `[[7.5]]` or else `[7.5]`; None where there is none from 1 to 10.
+    """Return the first `[[7.5]]` in a judgment, else the first `[7.5]`; None without one, or if it is not from 1 to 10.
 
-    The first one counts, as in FastChat (fastchat/llm_judge/common.py, `re.search`).
+    A later one never counts, as in FastChat (fastchat/llm_judge/common.py, `re.search`).
     """
     rating = RATING.search(text) or PLAIN_RATING.search(text)
     value = float(rating[1]) if rating else None
@@ -150,7 +150,7 @@ def read_rating(text: str) -> float | None:
 
 
 def read_label(text: str, *, labels: Sequence[str]) -> str | None:
-    """Return the label in a judgment, `[[A>>B]]`; None unless it is the only one, of `labels`.
+    """Return the label in a judgment, `[[A>>B]]`; None without one, for two that differ, or for one not in `labels`.
 
     Source: `get_score` of lmarena/arena-hard-auto, gen_judgment.py of v0.1.
     """
@@ -159,7 +159,7 @@ def read_label(text: str, *, labels: Sequence[str]) -> str | None:
 
 
 def fill_template(template: str, values: Mapping[str, str]) -> str:
-    """Fill the `{slots}` of `template`; braces in the values stay as they are. Raises TemplateUnusable."""
+    """Fill the `{slots}` of `template`; braces in values stay. Raises TemplateUnusable for a slot without a value."""
     try:
         pieces = [text + (values[slot] if slot is not None else "") for text, slot, _, _ in Formatter().parse(template)]
     except KeyError as error:

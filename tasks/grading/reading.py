@@ -41,7 +41,7 @@ BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
 def count_groups(pattern: str) -> int:
-    """Return the number of groups of a regular expression. Raises ValueError where it is none."""
+    """Return the number of groups of a regular expression. Raises ValueError for a pattern that is not one."""
     try:
         return regex.compile(pattern).groups
     except regex.error as error:
@@ -96,7 +96,7 @@ class Rule(NamedTuple):
     """The policy that decides the score."""
 
     def read(self, visible: str, strict: str | None, flexible: str | None) -> Readings:
-        """Return the readings of a response; `visible`: its text without reasoning."""
+        """Return the readings, `published` of the first step that finds one; `visible`: text without reasoning."""
         published = None
         for step in self.published:
             if isinstance(step, Pattern):
@@ -115,8 +115,8 @@ STRICT, FLEXIBLE = Rule(("strict",)), Rule(("flexible",))
 def last_box(text: str) -> str | None:
     """Return the content of the last `\\boxed{…}`, or of the last `\\fbox{…}` where there is none.
 
-    None if it is never closed, or longer than MOST_BOX_CHARS. Source: `last_boxed_only_string` and `remove_boxed` of
-    hendrycks/math, as lm_eval and evalchemy have them.
+    None without one, if it is never closed, or is longer than MOST_BOX_CHARS, where `\\boxed 5$` is cut instead.
+    Source: `last_boxed_only_string` and `remove_boxed` of hendrycks/math, as lm_eval and evalchemy have them.
     """
     start = text.rfind("\\boxed")
     start = start if start >= 0 else text.rfind("\\fbox")
@@ -134,7 +134,7 @@ def last_box(text: str) -> str | None:
 
 
 def _find_match(pattern: Pattern, text: str) -> str | None:
-    """Return the first group of the match that decides; None without one, or after PATTERN_S."""
+    """Return the first non-empty group of the match that decides, stripped; None without one, or after PATTERN_S."""
     source = cast("str", pattern.first or pattern.last)
     # a pattern without repetition cannot backtrack for long, and needs no limit of time
     compiled, timeout_s = regex.compile(source), PATTERN_S if set("*+{") & set(source) else None
@@ -324,7 +324,7 @@ _FIELD = re.compile(
 
 
 def json_field(text: str) -> str | None:
-    """Return the value of the last JSON field `answer`, a text or a number, in `text`; None without one."""
+    """Return the value, as text, of the last JSON field `answer`, `final_answer` or `correct_answer`; else None."""
     if not (matches := deque(_FIELD.finditer(text), maxlen=1)):
         return None
     value = matches[0]["value"]

@@ -137,7 +137,7 @@ def summarise_repeats(
     }
     metrics |= {extra.metric: extra.value for extra in more} | unscored_metric(totals.counts)
     metrics |= {"k_left_out": left_out} if left_out else {}
-    return Summary(metrics, (*headline, *more), totals.counts, tuple(_notes(totals)))
+    return Summary(metrics, (*headline, *more), totals.counts, tuple(_describe_differences(totals)))
 
 
 def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Summary:
@@ -151,7 +151,7 @@ def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = 
     }
     read = _estimate_policies(totals)
     metrics |= {accuracy.metric: accuracy.value for accuracy in read} | unscored_metric(totals.counts)
-    return Summary(metrics, (*headline, *read), totals.counts, tuple(_notes(totals)))
+    return Summary(metrics, (*headline, *read), totals.counts, tuple(_describe_differences(totals)))
 
 
 def _estimate_policies(totals: Tally) -> tuple[Estimate, ...]:
@@ -159,7 +159,7 @@ def _estimate_policies(totals: Tally) -> tuple[Estimate, ...]:
     return tuple(estimate(f"accuracy_{policy}", scores) for policy, scores in totals.read.items() if scores)
 
 
-def _notes(totals: Tally) -> Iterator[str]:
+def _describe_differences(totals: Tally) -> Iterator[str]:
     """Yield a sentence for each policy under which items score otherwise, with the first of them."""
     for policy, items in totals.otherwise.items():
         if items:
@@ -182,8 +182,8 @@ def pass_by_item(scores: ByItem, k: int) -> dict[str, list[float]]:
 def unbiased_pass(n: int, correct: int, k: int) -> float:
     """Return the chance that one of k answers drawn from n, of which `correct` are right, is right.
 
-    The draw is without replacement. Source: Chen et al. 2021, arXiv:2107.03374: 1 - C(n - correct, k) / C(n, k), as a
-    product that cannot overflow.
+    The draw is without replacement, k at most n. Source: Chen et al. 2021, arXiv:2107.03374: 1 - C(n - correct, k) /
+    C(n, k), as a product that cannot overflow.
     """
     if n - correct < k:
         return 1.0
@@ -202,7 +202,7 @@ def shorten_vote(answer: str | None) -> str | None:
 
 
 def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: SameAnswer) -> float:
-    """Return the score of the commonest answer, of several the first, else 0; None is no vote, right ones are equal."""
+    """Return the score of the commonest answer, in a tie the first; right ones are equal, None and "" do not vote."""
     groups = list[_Group]()
     for answer, score in zip(votes, scores, strict=True):
         plain = "".join(unicodedata.normalize("NFKC", answer or "").casefold().split())

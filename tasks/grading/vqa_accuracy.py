@@ -66,7 +66,7 @@ def accuracy_among(peers: People, answer: str) -> float:
 
 @lru_cache(CACHED_QUESTIONS)
 def prepare_answers(answers: tuple[str, ...], *, stem: bool = False) -> People:
-    """Return the normalised answers of people with their counts, as `accuracy_among` takes them.
+    """Return people's answers, normalised only if they disagree, with their counts, as `accuracy_among` takes them.
 
     Raises ValueError if there are none. stem: words are compared by their Porter stems. OK-VQA publishes stems by an
     unreleased procedure, which others approximate differently (open_flamingo: lemmatiser, singulars, a table), so

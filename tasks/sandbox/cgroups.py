@@ -36,7 +36,7 @@ class Cgroup:
         self._memory, self._pids, self._is_v2 = memory, pids, is_v2
 
     def set_limits(self, memory_bytes: int, processes: int) -> None:
-        """Limit all processes of the group together: memory without swap, and processes and threads that ever enter."""
+        """Limit all processes of the group together: memory without swap, and processes and threads at a time."""
         most = str(memory_bytes)
         if self._is_v2:
             limits = [("memory.max", most), ("memory.swap.max", "0")]
@@ -67,7 +67,7 @@ class NoCgroup(Exception):
 
 
 def make_group(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
-    """Make a group with these limits, named `trivet-PID-…`, for removal once this process is dead. Raises NoCgroup."""
+    """Make a group `trivet-PID-…` with these limits, and remove those of dead processes. Raises NoCgroup."""
     why: list[str] = []
     for memory, pids, is_v2 in _parents():
         group = Cgroup(memory / name, pids / name, is_v2=is_v2)

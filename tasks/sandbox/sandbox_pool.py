@@ -222,7 +222,7 @@ class Sandbox:
 
 
 def shared_sandbox(*, unsafe: bool = False) -> Sandbox:
-    """Return the sandbox of this process, closed with it; a new one after Ctrl-C has closed the last."""
+    """Return the sandbox of this process, closed with it; a new one if it was closed, but not by `stop_executing`."""
     with _shared_lock:
         sandbox = _shared.get(unsafe)
         if sandbox is None or (sandbox.closed and not _stopped.is_set()):

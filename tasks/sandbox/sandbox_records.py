@@ -93,7 +93,7 @@ def read_outcome(
     """
     fields = reply.fields
     stdout, stderr = (blob.decode("utf-8", "replace") for blob in reply.blobs)
-    status, reason, code = _judge(
+    status, reason, code = _classify_end(
         fields, stderr, program.limits, killed_for_memory=killed_for_memory, machine_was_full=machine_was_full
     )
     if status == "ok" and program.tests is not None and marks_end and not fields["finished"]:
@@ -101,7 +101,7 @@ def read_outcome(
     return Execution(status, code, stdout, stderr, fields["wall_s"], fields["cpu_s"], reason)
 
 
-def _judge(
+def _classify_end(
     fields: dict[str, Any], stderr: str, limits: Limits, *, killed_for_memory: int, machine_was_full: bool
 ) -> tuple[Status, str, int | None]:
     """Return status, reason ("" for `ok`) and exit code of a program; None where this sandbox killed it."""

@@ -233,7 +233,7 @@ def filter_program() -> bytes | None:
         with suppress(OSError):  # a binary tree, from libseccomp 2.5 on
             rules.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)
         native = pyseccomp.system_arch()
-        for call, error, *condition in _rules():
+        for call, error, *condition in _list_refused_calls():
             number = pyseccomp.resolve_syscall(native, call)
             number = NEWER.get(call, number) if number == UNKNOWN else number
             if number >= 0:  # else this architecture has no such call
@@ -247,7 +247,7 @@ def filter_program() -> bytes | None:
         return None
 
 
-def _rules() -> Iterator[tuple[Any, ...]]:
+def _list_refused_calls() -> Iterator[tuple[Any, ...]]:
     """Yield the name of a call, its error and, where only some calls are refused, a condition on one argument."""
     from pyseccomp import GT, MASKED_EQ, Arg
 

@@ -68,7 +68,7 @@ class Inspection(NamedTuple):
 
 
 def inspect_walls(sandbox: Sandbox) -> Inspection:
-    """Return what a program is and, if all is well there, what it can do. Raises SandboxUnavailable."""
+    """Return probes of what a program sees of itself and, if all held, of attacks by it. Raises SandboxUnavailable."""
     sandbox.start()
     first_probes = tuple(_probe_status(sandbox))
     probes = (*first_probes, *(_probe_attacks(sandbox) if all(probe.held for probe in first_probes) else ()))
@@ -83,7 +83,7 @@ def read_own_status(sandbox: Sandbox) -> dict[str, Any]:
 
 
 def _probe_status(sandbox: Sandbox) -> Iterator[Probe]:
-    """Yield a probe for each wall that a program sees of itself."""
+    """Yield a probe for each wall that a program sees of itself; a missing filter of system calls fails none."""
     status = read_own_status(sandbox)
     if "failed" in status:
         yield Probe("first program", False, status["failed"])

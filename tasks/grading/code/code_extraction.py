@@ -47,10 +47,10 @@ class Block(NamedTuple):
 def extract_code(text: str, language: str, entry_point: str | None = None) -> str:
     """Return the last program in an answer: the last fenced block that defines `entry_point`, or else any function.
 
-    Without one it is the first block of the language, else the longest, else the text itself. Python blocks before it
-    precede it where it uses what they define. text: an answer without its reasoning, whose line ends become \\n. Blocks
-    may be fenced by ``` or ~~~, indented as in a list, or never closed, as where an answer was cut off; empty ones are
-    skipped, and so is a fence that closes nothing.
+    Blocks of the language go before all others. If none defines one it is their first, else the longest of the others,
+    else the text, of Python from the first definition up to prose; Python blocks before it precede it where it uses
+    what they define. text: an answer without its reasoning, whose line ends become \\n. Blocks may be fenced by ``` or
+    ~~~, indented as in a list, or never closed where an answer was cut off; empty ones are skipped.
     """
     text = normalize_line_ends(text)
     blocks = [block for block in find_blocks(text) if block.code.strip()]

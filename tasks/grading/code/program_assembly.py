@@ -55,7 +55,7 @@ def assemble_program(
     language, code = code_extraction.canonical_name(language), code_extraction.normalize_line_ends(code)
     if code_extraction.defines_function(code, entry_point, language):
         before = code_extraction.before_signature(prompt, entry_point, language)
-        parts = _prepare(before, code, entry_point, language, tests)
+        parts = _cut_for_tests(before, code, entry_point, language, tests)
         # a quote in a here-document may mislead the count, but not a last line that is a brace
         still_open = _depth(parts.code, language) > 0 and not re.search(r"^\}[;)]*\s*\Z", parts.code, re.M)
         tested = _close_once(TestedProgram(parts.before + parts.code, tests), still_open=still_open)
@@ -83,7 +83,7 @@ def _close_once(tested: TestedProgram, *, still_open: bool) -> TestedProgram:
     return tested
 
 
-def _prepare(before: str, code: str, entry_point: str, language: str, tests: str) -> Parts:
+def _cut_for_tests(before: str, code: str, entry_point: str, language: str, tests: str) -> Parts:
     """Return code cut for its language, so that prompt and tests fit around it."""
     match language:
         case "bash":
@@ -102,7 +102,7 @@ def _prepare(before: str, code: str, entry_point: str, language: str, tests: str
 
 
 def _cut_usage(code: str, entry_point: str, language: str) -> str:
-    """Return code without what follows its last function, such as example calls and checks of arguments.
+    """Return code without what follows its last line that begins with `}`, such as example calls; else unchanged.
 
     Source: extract_generation_code of deepseek-ai/DeepSeek-Coder (Evaluation/HumanEval/utils/utils.py), in evalchemy.
     """
@@ -115,7 +115,7 @@ def _cut_usage(code: str, entry_point: str, language: str) -> str:
 
 
 def _prepare_java(before: str, code: str, entry_point: str) -> Parts:
-    """Return the members of the class that holds the function; other classes go behind, imports to the top."""
+    """Return the members of the class around the function, or all code; other classes go behind, `main` goes."""
     imports = "".join(statement.strip() + "\n" for statement in JAVA_IMPORT.findall(code))
     code = re.sub(r"^[ \t]*package[ \t][^\n]*\n?", "", JAVA_IMPORT.sub("", code), flags=re.M)
     code = _cut_main(code, "java")

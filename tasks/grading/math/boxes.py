@@ -25,7 +25,7 @@ class _Box(NamedTuple):
 
 
 def last_boxed(text: str) -> str | None:
-    """Return what the last boxes of one answer hold, joined by commas, of nested ones the innermost; None for none."""
+    """Return what the last boxes of one answer hold, as `1, 2`, of nested ones the innermost; None if none ends."""
     if "box" not in text:
         return None
     boxes: list[_Box] = []
@@ -61,7 +61,7 @@ def _are_one_answer(between: str, before: _Box, after: _Box) -> bool:
 
 
 def _read_box(text: str, opened: re.Match[str]) -> _Box | None:
-    """Return the box at a command; None where it has no content that ends."""
+    """Return the box at a command, of one word without braces, of its line if unclosed; None if nothing ends it."""
     start, position = opened.span()
     if text[position : position + 1] != "{":
         word = re.compile(r"\\?[^\s$.,;{}\\]+(?:\.\d+)?").match(text, position)

@@ -150,7 +150,7 @@ def evaluate(node: Node, point: Mapping[str, Fraction]) -> complex:
 
 
 def _value(node: Node, point: Mapping[str, Fraction]) -> complex:
-    """Return the value of a tree at a point in double precision. Raises Undecided for an unknown function."""
+    """Return the value of a tree at a point. Raises Undecided for an unknown function, KeyError, ArithmeticError."""
     if isinstance(node, Number):
         return complex(node.value.numerator / node.value.denominator)
     if isinstance(node, Symbol):

@@ -79,7 +79,7 @@ _SMALL_WORDS = listed_words("sentences")
 
 
 def read_answers(response: str, rule: Rule) -> Readings:
-    """Return what each policy reads in a response; strict: the last box, else what a phrase announces.
+    """Return what each policy reads in a response; strict: the last box, else a JSON field, else what is announced.
 
     Reasoning is not read. Boxes side by side in a sentence are one answer. A box that the end of the text cuts off is
     no answer; one whose line ends before its brace is closed holds the rest of that line.
@@ -202,7 +202,7 @@ def last_expression(text: str) -> str | None:
 
 
 def _last_number(text: str, start: int) -> re.Match[str] | None:
-    """Return the last number from `start` on; None without one. It holds no letters but a final `percent`."""
+    """Return the last number from `start` on, with a `minus` before it or a `percent` behind it; None without one."""
     window = 250
     while True:
         letter = _ANY_LETTER.search(text, len(text) - window) if len(text) - window > start else None
@@ -260,7 +260,7 @@ def answer_in(text: str) -> str | None:
 
 
 def _find_unannounced(visible: str) -> str | None:
-    """Return a bare answer, else the last bold or mathematical expression or letter; None in longer texts."""
+    """Return a bare answer, else the last expression, else a last letter, else a text of SENTENCE_CHARS; else None."""
     if PLAIN_NUMBER.fullmatch(visible):
         return visible
     first = _SPAN.match(visible)
@@ -282,7 +282,7 @@ def _find_unannounced(visible: str) -> str | None:
 
 
 def _choose_lines(bare: str) -> str:
-    """Return one answer from several lines without sentences: a value for each name, else the last line."""
+    """Return a value for each name of several lines, else the last; `bare` itself if it is one line or continues."""
     lines = [line.strip() for line in bare.splitlines() if line.strip()]
     if len(lines) < 2 or "\\begin" in bare or any(line.count("{") != line.count("}") for line in lines):
         return bare

@@ -83,7 +83,7 @@ class MathGrader:
             self._drop_worker()
 
     def compare(self, gold: str, answer: str, *, extracted: bool = False) -> Verdict:
-        """Compare an answer with a gold, each bare, in dollars, a box or a whole text. extracted: it is bare."""
+        """Compare an answer with a gold, bare, in dollars, a box or a whole text. extracted: the answer is bare."""
         gold, answer = _read_gold(gold) or "", answer if extracted else answer_in(answer) or ""
         if not answer:
             return Verdict(False, "missing")
@@ -239,7 +239,7 @@ def _grade(grader: MathGrader, item: Item, response: Response, gold: str, answer
 
 
 def _is_within_tolerance(item: Item, gold: str, answer: str) -> bool:
-    """Return whether the answer is a number at most the item's `tolerance` off the gold."""
+    """Return whether both are numbers at most the item's `tolerance`, an absolute one, apart; False without it."""
     tolerance = item.detail.get("tolerance")
     if not isinstance(tolerance, int | float | str) or not tolerance:
         return False
@@ -251,7 +251,7 @@ def _is_within_tolerance(item: Item, gold: str, answer: str) -> bool:
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that a bare answer is; None for all else."""
+    """Return the number of a bare answer, whatever its unit, 28 for 28 %; None for all else, complex ones included."""
     if len(text) > MAX_CHARS:
         return None
     try:

@@ -137,7 +137,7 @@ def _read_words(normalized: str) -> Answer | None:
 
 
 def _trim(tokens: list[Token]) -> list[Token]:
-    """Return `tokens` without meaningless signs at the ends and words before the formula."""
+    """Return `tokens` without punctuation and `=` at the ends, and `therefore`, `implies` and kin at the beginning."""
     while tokens and tokens[-1].kind != "text" and tokens[-1].text in (".", ",", ";", ":", "newline", "ldots", "="):
         if len(tokens) == 1 and tokens[0].text == "ldots":
             break

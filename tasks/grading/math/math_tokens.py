@@ -272,7 +272,7 @@ def same_dimension(first: str, second: str) -> bool:
 
 
 def convert(amount: Amount | Formula, unit: str) -> Node:
-    """Return an amount in a unit of its dimension."""
+    """Return the number of an amount in a unit of its dimension. Raises KeyError for an unknown unit."""
     parts = amount.parts if isinstance(amount, Amount) else (amount,)
     size = _BY_NAME[unit].size
     terms = [Apply("mul", (part.node, Number(_BY_NAME[part.unit].size / size))) for part in parts]

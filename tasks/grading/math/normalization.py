@@ -168,7 +168,7 @@ def plain_characters(text: str) -> str:
 
 
 def normalize(answer: str) -> str:
-    """Return `answer` in one spelling of LaTeX: what draws the same is written the same, without sizes and colours."""
+    """Return `answer` in one spelling of LaTeX, without dollars and sizes of brackets; colours and fonts stay."""
     if PLAIN_NUMBER.fullmatch(answer):
         return answer
     text = plain_characters(answer).strip()

@@ -199,7 +199,7 @@ def multiple_sections(response: str, *, section_spliter: Pattern, num_sections: 
 
 
 def json_format(response: str) -> bool:
-    """Return whether the whole response is JSON, or one fenced block of JSON."""
+    """Return whether the whole response is JSON, or one block of it, fenced by ``` before it, behind it or both."""
     body = response.strip()
     for fence in FENCES:
         body = body.removeprefix(fence)
@@ -254,7 +254,7 @@ def _placeholders(response: str) -> Iterator[str]:
 def response_language(response: str, *, language: Text) -> bool:
     """Return whether langdetect takes the response for that language, `zh-cn`, or can tell none (digits only).
 
-    It draws n-grams at random: unseeded, as in the published grader, a mixed text may get another language next time.
+    langdetect draws n-grams at random: seeded here, so that a text keeps its language, but not in the published grader.
     """
     from langdetect import LangDetectException
 

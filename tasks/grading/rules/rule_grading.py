@@ -58,9 +58,9 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
 
 
 def summarise_rules(samples: Iterable[Sample]) -> Summary:
-    """Return both levels, prompt and instruction, strict and loose; instructions also per kind (`instruction=KIND`).
+    """Return shares of prompts and instructions followed, strict and loose; the latter per kind (`instruction=KIND`).
 
-    An instruction counts the same whichever prompt it stands in; its error bar is clustered by prompt.
+    The headline is `prompt_level_strict`. Every instruction counts the same; its error bar is clustered by prompt.
     """
     kinds: dict[str, dict[str, ByItem]] = {name: {} for name in VARIANTS}
     totals = tally_samples(_collect_verdicts(samples, kinds))
@@ -107,7 +107,7 @@ def instruction_share(metric: str, by_item: Mapping[str, Sequence[float]], *, pa
 
 
 def _collect_verdicts(samples: Iterable[Sample], kinds: Mapping[str, dict[str, ByItem]]) -> Iterator[Sample]:
-    """Yield the samples unchanged and add their verdicts to `kinds`, by kind and under ALL_KINDS."""
+    """Yield the samples unchanged; each scored one, once taken, adds its verdicts to `kinds`, by kind and ALL_KINDS."""
     for sample in samples:
         if sample.status == "scored":
             for name in VARIANTS:
@@ -165,7 +165,7 @@ def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
 
 
 def check_followed(rules: Sequence[Rule], response: str) -> tuple[list[bool], list[bool]]:
-    """Return the strict and the loose verdicts on each rule; an empty response follows none."""
+    """Return each rule's strict and loose verdicts (for any of `loose_variants`); an empty response follows none."""
     strict = [_follows(rule, [response]) for rule in rules]
     if all(strict):
         return strict, strict
@@ -174,7 +174,7 @@ def check_followed(rules: Sequence[Rule], response: str) -> tuple[list[bool], li
 
 
 def loose_variants(response: str) -> Iterator[str]:
-    """Yield the response without its first line, its last line, both or neither; then each without asterisks."""
+    """Yield the response, it without its first line, its last line, both; then each of the four without asterisks."""
     after_first = response.partition("\n")[2]
     variants = (
         response,

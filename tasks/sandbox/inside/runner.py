@@ -174,7 +174,7 @@ def _become_init(settings: Settings, task: Task) -> int:
 
 
 def _write(path: str, content: bytes, owner: int = -1) -> int:
-    """Write a new file and return a descriptor that is open for reading."""
+    """Write a file, replacing its content, and return a descriptor that is open for reading. owner: -1 keeps it."""
     written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     while content:
         content = content[os.write(written, content) :]
@@ -187,8 +187,8 @@ def _become_compiler(task: Task, settings: Settings, pipes: dict[str, Pipe]) -> 
     """Execute the compiler in place of this process; never returns."""
     try:
         _join(settings)
-        _wire(pipes, stdin=os.open(os.devnull, os.O_RDONLY))
-        _limit(settings, {**task.limits, **COMPILER}, task.bound)
+        _set_descriptors(pipes, stdin=os.open(os.devnull, os.O_RDONLY))
+        _restrict(settings, {**task.limits, **COMPILER}, task.bound)
         _execute(task.compile)
     except BaseException as error:  # noqa: BLE001 said on stderr, as a shell does
         os.write(2, f"{task.compile[0]}: {error}".encode())
@@ -200,8 +200,8 @@ def _become_program(task: Task, settings: Settings, pipes: dict[str, Pipe], *, s
     status = pipes["status"].write
     try:
         _join(settings)
-        status = _wire(pipes, stdin=stdin)
-        _limit(settings, task.limits, task.bound)
+        status = _set_descriptors(pipes, stdin=stdin)
+        _restrict(settings, task.limits, task.bound)
         if task.argv:
             os.set_inheritable(REPORT, task.tests is not None)
             os.set_inheritable(TOKEN, task.tests is not None)
@@ -220,7 +220,7 @@ def _join(settings: Settings) -> None:
         os.write(fd, b"0")
 
 
-def _wire(pipes: dict[str, Pipe], *, stdin: int) -> int:
+def _set_descriptors(pipes: dict[str, Pipe], *, stdin: int) -> int:
     """Keep the standard descriptors, REPORT, TOKEN and STATUS, no others; return STATUS, which closes on exec."""
     standard = {0: stdin, 1: pipes["stdout"].write, 2: pipes["stderr"].write}
     for number, fd in {**standard, REPORT: pipes["report"].write, TOKEN: pipes["token"].read}.items():
@@ -231,7 +231,7 @@ def _wire(pipes: dict[str, Pipe], *, stdin: int) -> int:
     return STATUS
 
 
-def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
+def _restrict(settings: Settings, limits: dict[str, Any], bound: str) -> None:
     """Set the limits and drop privileges."""
     os.setsid()
     cpu_s = int(-(-limits["cpu_s"] // 1))
@@ -319,7 +319,7 @@ class _RunningProgram:
                 if fd == self._wake:
                     os.read(fd, READ_BYTES)
                 else:
-                    self._take(poll, fd)
+                    self._read_pipe(poll, fd)
         self._wall_s = time.monotonic() - began
         if self.killed_for and os.getpid() != 1:  # without isolation: its session
             with contextlib.suppress(ProcessLookupError):
@@ -334,7 +334,7 @@ class _RunningProgram:
             while True:
                 os.waitpid(-1, 0)
         for fd in list(self._names):
-            while not self.killed_for and fd in self._names and self._take(None, fd):
+            while not self.killed_for and fd in self._names and self._read_pipe(None, fd):
                 pass
 
     def reply(self) -> dict[str, Any]:
@@ -364,7 +364,7 @@ class _RunningProgram:
                     self.waited = status
         return self.waited is not None
 
-    def _take(self, poll: Any, fd: int) -> bool:
+    def _read_pipe(self, poll: Any, fd: int) -> bool:
         """Read from a pipe; return False when nothing is there, it ended, or it fills its limit (then `killed_for`)."""
         name = self._names[fd]
         try:
