@@ -29,6 +29,7 @@ from storage.records import Record
 from storage.sessions import Session, Sessions
 from storage.storage_errors import StorageError, UnknownRun, UnknownSession
 from tasks.evaluation.evaluation_errors import EvaluationError
+from tasks.nightly.night_records import NoIncident
 from tasks.rag.answering.assistant import Answering, Assistant, Event
 from tasks.rag.answers import Answered, Turn
 from tasks.rag.planning.names import find_named_documents
@@ -251,7 +252,9 @@ def refusal_of(error: BaseException) -> Refusal:
     match error:
         case StarletteHTTPException():
             return Refusal(error.status_code, error.detail)
-        case UnknownSession() | UnknownDocument() | UnknownCollection() | UnknownRun() | EvaluationError():
+        case (
+            UnknownSession() | UnknownDocument() | UnknownCollection() | UnknownRun() | EvaluationError() | NoIncident()
+        ):
             status = 404
         case OtherIndex():
             status = 409

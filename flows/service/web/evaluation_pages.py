@@ -23,7 +23,7 @@ from tasks.grading.reading import READINGS, readings_of
 from tasks.measure.page_style import axis_around
 from tasks.nightly import night_comparison, night_report
 from tasks.nightly.night_history import build_pins, find_last_suite, read_nights, read_trends
-from tasks.nightly.night_records import NoIncident, NoNight
+from tasks.nightly.night_records import NoNight
 from tasks.nightly.night_report import assign_colours, draw_charts
 from tasks.resources import artifacts, evaluations, incidents, responses
 
@@ -269,14 +269,9 @@ def accept_incident(visit: Visit) -> Response:
     if not 0 < len(word) <= MOST_WORD_CHARS:
         raise Problem(422, f"say why the figure is right from now on, in 1 to {MOST_WORD_CHARS:,} characters")
     open_incidents = incidents().of_suite(visit.form.get("suite", ""))
-    try:
-        accepted = night_comparison.accept_incident(
-            open_incidents, visit.form.get("incident", ""), word=word, at=datetime.now(UTC)
-        )
-    except NoIncident as error:
-        raise Problem(404, str(error)) from error
-    incidents().put(accepted)
-    visit.note_act("accept", visit.form.get("incident", ""))
+    incident, now = visit.form.get("incident", ""), datetime.now(UTC)
+    incidents().put(night_comparison.accept_incident(open_incidents, incident, word=word, at=now))
+    visit.note_act("accept", incident)
     return _back(visit)
 
 
@@ -284,10 +279,7 @@ def accept_incident(visit: Visit) -> Response:
 def pin_night(visit: Visit) -> Response:
     """Have later nights compared with the scores of this one. Raises Problem."""
     suite = visit.form.get("suite", "")
-    try:
-        pins = build_pins(visit.form.get("run", ""), read_nights(Path(suite), artifacts()), evaluations())
-    except NoIncident as error:
-        raise Problem(404, str(error)) from error
+    pins = build_pins(visit.form.get("run", ""), read_nights(Path(suite), artifacts()), evaluations())
     incidents().pin(suite, pins)
     visit.note_act("pin", suite, visit.form.get("run", ""))
     return _back(visit)
