@@ -51,6 +51,9 @@ _EXCEPT_SHARES = re.compile(
     r"(?:,?\s(?:(?:which|that)\sare\s|are\s)?(?:[a-z]+\s)?in\s(?P<factor>thousand|million)s)?",
     re.IGNORECASE,
 )
+_SHARES_APART = re.compile(
+    r"[(;,]\s?[^();,]{0,30}\bin\s(?:%|per\s?cent)\s?[);,]|\bexcept\b[^();]{0,60}\bpercentages?\s?[);,]", re.IGNORECASE
+)
 _ITEM = rf"(?P<factor>{_LOCAL}|1(?:,?000)+|)\s?(?P<unit>[가-힣]{{1,4}}?|[円元㎡%]|{CURRENCY}|)\s?(?P<behind>{_LOCAL}|)"
 _KOREAN = re.compile(
     rf"단\s?위\s?:?\s?(?P<list>[^)\]>＞〉】〕}}\n|]{{1,40}})"
@@ -74,16 +77,13 @@ def read_scales(text: str) -> tuple[Scale, ...]:
     stated: list[tuple[int, Scale]] = []
     text = text.translate(PLAIN_SIGNS)
     for match in _EXCEPT_SHARES.finditer(text):
-        factor = SCALE_WORDS[match["factor"].lower()] if match["factor"] else Decimal(1)
-        stated.append((match.start(), Scale(factor, SHARES)))
+        stated.append((match.start(), Scale(SCALE_WORDS.get((match["factor"] or "").lower(), Decimal(1)), SHARES)))
     plain = _EXCEPT_SHARES.sub(lambda match: " " * len(match.group()), text)
-    for match in _SCALE.finditer(plain):
-        stated += ((match.start(), scale) for scale in _read_statement(match))
-    for match in _KOREAN.finditer(plain):
-        stated += ((match.start(), scale) for scale in _read_items(match))
-    for match in _IN_CURRENCY.finditer(plain):
-        if currency := currency_of(match["unit"]):
-            stated.append((match.start(), Scale(Decimal(1), currency)))
+    stated += ((match.start(), Scale(Decimal(1), "%")) for match in _SHARES_APART.finditer(plain))
+    for pattern, read in ((_SCALE, _read_statement), (_KOREAN, _read_items)):
+        stated += ((match.start(), scale) for match in pattern.finditer(plain) for scale in read(match))
+    whole = ((match.start(), Scale(Decimal(1), currency_of(match["unit"]))) for match in _IN_CURRENCY.finditer(plain))
+    stated += (place for place in whole if place[1].unit)
     return tuple(dict.fromkeys(scale for _, scale in sorted(stated, key=lambda place: place[0])))
 
 

@@ -51,7 +51,7 @@ BASIC = re.compile(r"(?:basic|diluted)\b|기본|희석", re.IGNORECASE)
 CENTS = -2
 """Exponent of an amount that is shown with two decimals."""
 SHARE_OF = re.compile(r"%|\bpercent|(?<!환)[률율](?!\s?[^\s(])", re.IGNORECASE)
-LISTED_SHARE = re.compile(r"비중|구성비|\bshare\b", re.IGNORECASE)
+LISTED_SHARE = re.compile(r"비중|구성비|\b(?:share|margin)\b", re.IGNORECASE)
 """Labels of shares where a list of units names one for them."""
 SHARES_IN = frozenset({"%", "배"})
 LARGEST_SHARE = 1_000
@@ -136,7 +136,8 @@ def find_scale(
         return Scale(Decimal(1) if amount.scaled else factor, OF_SHARES)
     # what is counted: in the unit of the list that is no currency, else one by one
     if not own and not amount.unit and any(map(COUNTED.fullmatch, map(str.strip, (label, *headers[-1:])))):
-        return next((scale for scale in stated if scale.unit not in ("", OF_SHARES, *AMOUNTS)), Scale(Decimal(1), ""))
+        no_counts = "", OF_SHARES, *SHARES_IN, *AMOUNTS
+        return next((scale for scale in stated if scale.unit not in no_counts), Scale(Decimal(1), ""))
     # a heading or a header may say "per share" of "Basic", and of what is shown to the cent;
     # net income stands under "Earnings per share" too, where it is worked out
     exponent = amount.value.as_tuple().exponent  # a letter for NaN, else an int

@@ -403,7 +403,9 @@ def test_what_is_counted_in_a_table_of_amounts_is_counted_one_by_one() -> None:
     [
         ("(단위: 백만달러, 천톤)", "수출액 물량", "1000000 USD, 1000 톤"),
         ("(단위: 백만원, %)", "매출액 증감률 비중", "1000000 KRW, 1 %, 1 %"),
-        ("(단위: 억원, 배)", "부채 부채비율", "100000000 KRW, 1 배"),
+        ("(단위: 억원, 배)", "부채 부채비율 건수", "100000000 KRW, 1 배, 1 "),
+        ("(US$ million; share in %)", "Exports Share", "1000000 USD, 1 %"),
+        ("(in millions, except percentages)", "Revenue Margin", "1000000 , 1 %"),
     ],
 )
 def test_a_list_of_units_names_those_of_shares_and_of_as_many_columns(above: str, names: str, units: str) -> None:
