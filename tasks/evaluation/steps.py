@@ -43,7 +43,7 @@ def plan(request: EvaluationRequest) -> Plan:
 
 @step(version=1)
 def list_examples(task: PlannedTask) -> Ref:
-    """Store questions and solved examples of a task, as JSON, as `tasks.lever.steps.choose_examples` takes them.
+    """Store a task's texts by ID as JSON, {questions, examples, answers}, for `tasks.lever.steps.choose_examples`.
 
     An example that is one of the questions is left out.
     """
@@ -60,7 +60,7 @@ def list_examples(task: PlannedTask) -> Ref:
 
 @step(version=1)
 def show_examples(task: PlannedTask, *, shown: Ref) -> PlannedTask:
-    """Return the task with examples as turns before each question. shown: JSON of item → IDs of its examples."""
+    """Return the task, examples as turns before each question. shown: JSON of each item's ID → IDs of its examples."""
     by_id = {example.id: example for example in _read_examples(task)}
     ids_by_item: dict[str, list[str]] = json.loads(artifacts().path(shown).read_bytes())
     items: list[Item] = []
@@ -102,7 +102,7 @@ def generate(
 ) -> Generated:
     """Ask the model; each answer is in the response store before the next is asked for, so none is paid for twice.
 
-    revision: of the weights or the script; others under the same name are another model. Raises Incomplete.
+    revision: of weights or script, for the step's key. part: the first of every `parts` items. Raises Incomplete.
     """
     del revision
     asking = _open_asking(model, spending, batch_size=task.batch_size)

@@ -140,7 +140,7 @@ class BaseBenchmark:
         return first == second
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Yield a sentence for each problem of the benchmark, such as an empty prompt or a gold graded as wrong."""
+        """Yield a sentence for each problem: no items, a repeated ID, an empty prompt or gold, a gold graded wrong."""
         if not items:
             yield "the data holds no items"
         for item_id, times in Counter(item.id for item in items).items():
@@ -191,7 +191,7 @@ class BaseBenchmark:
         return self.evaluate_responses(self.generate_responses(model))
 
     def compute(self, model: Any, inputs: list[Any], do_slice: bool = True) -> list[str]:
-        """Return the answers of an lm_eval LM to its Instances, in their order.
+        """Return the answers of an lm_eval LM to its Instances, in their order; sets `task_name` of each Instance.
 
         do_slice: a parameter of evalchemy that is ignored, since the run itself splits the items among processes.
         """
@@ -270,7 +270,7 @@ class CodeBenchmark(BaseBenchmark):
 
 
 def explain_missing(names: Iterable[str], sandbox: Sandbox) -> str | None:
-    """Return why an item that needs these libraries has no score here, naming those that are missing; else None."""
+    """Return which of these modules the sandbox lacks, or BROKEN and why the look-up failed; None if all are there."""
     try:
         missing = [name for name in dict.fromkeys(names) if not _has_library(name, sandbox)]
     except _LookUpFailed as failed:
@@ -326,7 +326,7 @@ class JudgedBenchmark(BaseBenchmark):
         return self.verdict_in(visible_answer(reply.text) or "")
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """Yield a sample for each response, in order. Raises PreflightFailed without a judge."""
+        """Yield a sample for each response; `missing` if a turn is empty. Raises PreflightFailed without a judge."""
         judge = tools.judge
         if judge is None:
             raise PreflightFailed(self._no_judge())

@@ -36,7 +36,7 @@ USERS_PACKAGE = "trivet_benchmark_"
 
 
 def list_benchmarks() -> dict[str, BaseBenchmark]:
-    """Return all benchmarks of this folder and of installed packages, by name; broken ones are logged and left out."""
+    """Return all benchmarks by name, sorted without case; broken ones of installed packages are logged and left out."""
     by_name = dict(_load_built_in())
     for point in entry_points(group=ENTRY_POINTS):
         try:
@@ -49,7 +49,7 @@ def list_benchmarks() -> dict[str, BaseBenchmark]:
 
 
 def find_benchmark(name_or_path: str) -> BaseBenchmark:
-    """Return the benchmark of a name, YAML path, `file.py:Class` or `module:Class`.
+    """Return the benchmark of a name (case matters), YAML path, `file.py`, `file.py:Class` or `module:Class`.
 
     Raises UnknownTask, BenchmarkUnusable; NotPermitted for code that a run may not name.
     """
@@ -94,9 +94,9 @@ def plain_name(name: str) -> str:
 
 
 def definition_digest(benchmark: BaseBenchmark) -> str:
-    """Return SHA-256 (hex) of what defines a benchmark: the content of its YAML file, or the source of a user's class.
+    """Return SHA-256 (hex) of what defines a benchmark: in its YAML file, the fields that can change a score.
 
-    Of a class of ours it is of name and `version`, which is raised when a prompt, a gold or the grading changes.
+    Of a class it is of name and `version`; of a user's class also of the source of its whole module.
     """
     if isinstance(benchmark, SimpleBenchmark):
         # without what changes no score
@@ -124,7 +124,7 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
 
 @cache
 def _load_built_in() -> dict[str, BaseBenchmark]:
-    """Return the benchmarks of this package, of YAML files and of modules, by name."""
+    """Return the benchmarks of this package by name, from YAML files and modules. Raises BenchmarkUnusable."""
     simple = (open_yaml(path) for path in sorted(FOLDER.glob("*.yaml")))
     by_name: dict[str, BaseBenchmark] = {benchmark.name: benchmark for benchmark in simple}
     for path in sorted(FOLDER.rglob("*.py")):
@@ -213,7 +213,7 @@ def _join_names(kinds: Iterable[type]) -> str:
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a file as a module of its folder's package, beside which it can import. Raises BenchmarkUnusable."""
+    """Import a file anew at each call; it may import the files beside it. Raises BenchmarkUnusable."""
     # named by the folder: two folders may hold modules of one name
     package = f"{USERS_PACKAGE}{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}"
     if package not in sys.modules:

@@ -58,7 +58,7 @@ class AlpacaEval(JudgedBenchmark):
     metric: ClassVar[str] = "win_rate"
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Yield the instructions; `detail` holds reference and judge's prompt."""
+        """Yield the instructions; `detail` holds reference, judge's prompt, and `model_is`, the name of our output."""
         template = data.text(ANNOTATOR)
         for row in data.rows(INSTRUCTIONS):
             with data.leave_out_odd(row):
@@ -74,7 +74,7 @@ class AlpacaEval(JudgedBenchmark):
                 yield Item(id=row.id, prompts=(instruction,), group=group, detail=detail)
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
-        """Return one request for the likelier output, put in the order drawn for the item."""
+        """Return one request, under `preference`, for the better of two outputs; `model_is` sets their order."""
         outputs = (answers[0], str(item.detail["reference"]))
         first, second = outputs if item.detail["model_is"] == FIRST else reversed(outputs)
         slots = {"instruction": item.prompts[0], "output_1": first, "output_2": second}
@@ -100,7 +100,7 @@ class AlpacaEval(JudgedBenchmark):
         return first / (first + second) if first + second else None
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
-        """Return the probability that the judge prefers the model's output: 0 without answer, None without verdict."""
+        """Return p(the judge prefers the answer): 0 without answer, None without verdict. `values`: its characters."""
         detail, answer = judged.item.detail, answers[0]
         score = judged.judgments[PREFERENCE].verdict if answer else 0.0
         if answer and score is not None and detail["model_is"] == SECOND:
@@ -112,7 +112,7 @@ class AlpacaEval(JudgedBenchmark):
         )
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """Return alpaca_eval's metrics, in per cent."""
+        """Return alpaca_eval's metrics: rate and standard error in per cent, wins as counts, length in characters."""
         all_samples = list(samples)
         totals = tally_samples(all_samples)
         rates = tuple(
@@ -203,7 +203,7 @@ class ArenaHard(JudgedBenchmark):
                 )
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
-        """Return two requests, the baseline first and then second."""
+        """Return a request for each of GAMES: the baseline's answer is A in the first and B in the second."""
         system, template = str(item.detail["system"]), str(item.detail["template"])
         requests = dict[str, ChatRequest]()
         sides = (str(item.detail["baseline"]), answers[0])
@@ -216,7 +216,7 @@ class ArenaHard(JudgedBenchmark):
         return read_label(judgment, labels=LABELS)
 
     def rate(self, judged: Judged[str], answers: Sequence[str]) -> Rating:
-        """Return the share of its battles that an answer won; None if a game has no verdict. `values`: both counts."""
+        """Return the share of battles won, else None; `values`: won, battles (0 of 6 without answer), tokens."""
         verdicts = {
             game: judgment.verdict for game, judgment in judged.judgments.items() if judgment.verdict is not None
         }
@@ -224,7 +224,6 @@ class ArenaHard(JudgedBenchmark):
         for game, verdict in verdicts.items():
             a_share, battles = OUTCOMES[verdict]
             share = share.plus(1 - a_share if game == GAMES[0] else a_share, battles)  # the baseline is A in the first
-        # a question with a game without verdict is left out, as in arena-hard-auto
         is_complete = len(verdicts) == len(judged.judgments)
         values = {"won": share.total, "battles": share.weight} if is_complete else {}
         token_counts = [reply.completion_tokens for reply in judged.response.turns]
@@ -237,7 +236,7 @@ class ArenaHard(JudgedBenchmark):
         )
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """Return the score with its 95 % interval, and the mean length of answers in tokens where the model counts."""
+        """Return the score and its 95 % interval, in per cent, and the mean tokens of answers, None if not counted."""
         all_samples, shares = list(samples), dict[str, Share]()
         for sample in all_samples:
             if battles := sample.values.get("battles"):

@@ -110,7 +110,7 @@ class MTBench(JudgedBenchmark):
         return read_rating(judgment)
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
-        """Return the mean rating, from 1 to 10, None without any; `values` holds that of each turn that was rated."""
+        """Return the mean of the rated turns, 1 to 10 (1 without answer), or None; `values` holds that of each."""
         ratings, reasons = dict[str, float](), list[str]()
         for turn, answer in zip(TURNS, answers, strict=False):
             rating = judged.judgments[turn].verdict if answer else LOWEST
@@ -121,7 +121,7 @@ class MTBench(JudgedBenchmark):
         return Rating(score, "; ".join(reasons), values=ratings)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """Return the mean ratings `Turn 1`, `Turn 2` and `Average`, over all questions and by category."""
+        """Return the mean ratings `Turn 1`, `Turn 2` and `Average` of all questions; by category only as estimates."""
         all_samples = list(samples)
 
         def estimates(samples: Sequence[Sample], part: str = "") -> dict[str, Estimate | None]:
@@ -243,7 +243,7 @@ class WildBench(JudgedBenchmark):
                 )
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
-        """Return the request for a rating."""
+        """Return the request for a rating, under `score`; its texts but the checklist are cut to a thousand words."""
         slots = {
             "history": shorten("\n\n".join(f"{message.role.upper()}: {message.text}" for message in item.history)),
             "user_query": shorten(item.prompts[0]),
@@ -260,7 +260,7 @@ class WildBench(JudgedBenchmark):
         return value if LOWEST <= value <= 10 else None
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
-        """Return the WB-Score of an answer, from -8 to 10; None without a verdict. `values` holds the judge's score."""
+        """Return the WB-Score, from -8 (no answer) to 10; None without a verdict. `values` holds the judge's score."""
         answer, detail = answers[0], {"categories": judged.item.detail["categories"]}
         score = judged.judgments[SCORE].verdict if answer else LOWEST
         values = {} if score is None else {"rating": score}
@@ -271,7 +271,7 @@ class WildBench(JudgedBenchmark):
         return Rating((score - 5) * 2, f"score {score:g} of 10" + ("" if answer else ": no answer"), values, detail)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """Return evalchemy's metrics, with estimates of the WB-Score over all tasks and by category."""
+        """Return evalchemy's metrics: `score` on the judge's scale of 1 to 10, the other scores from -8 to 10."""
         all_samples = list(samples)
         by_category = dict[str, list[tuple[str, float]]]()
         scores = [(sample, sample.score) for sample in all_samples if sample.score is not None]

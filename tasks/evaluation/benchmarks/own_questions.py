@@ -142,7 +142,7 @@ class VQA(BaseBenchmark):
         )
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Yield questions about pictures with people's answers, the commonest as gold. Raises DataUnusable on these."""
+        """Yield questions about pictures, the commonest answer as gold. Raises DataUnusable for an odd annotation."""
         answers = dict[str, list[str]]()
         for row in data.rows(self.files[1]):
             listed: Any = row.get("answers")

@@ -228,7 +228,7 @@ class SimpleBenchmark(BaseBenchmark):
             yield item
 
     def examples(self, data: Data) -> Iterator[Example]:
-        """Yield the solved items of the example file."""
+        """Yield the solved items of the example file, by ID `example ID`. Raises DataUnusable for an odd row."""
         solved_items = self.definition.examples
         assert solved_items
         assert self.example_file
@@ -238,7 +238,7 @@ class SimpleBenchmark(BaseBenchmark):
             yield Example(id=f"example {item.id}", prompt=item.prompts[0], answer=render(solved_items.answer, solved))
 
     def question_in(self, prompt: str) -> str:
-        """Return the question in a prompt: its text without the fixed words of the template."""
+        """Return a prompt without the fixed words of its template; unchanged if the template has several turns."""
         template = self.definition.prompt
         # of the parts every second is a name, which the pattern captures
         for words in PLACEHOLDER.split(template)[::2] if isinstance(template, str) else ():
@@ -339,7 +339,7 @@ class SimpleBenchmark(BaseBenchmark):
 
 
 def render(template: str, row: Row, options: tuple[str, ...] = (), layout: Options | None = None) -> str:
-    """Return the template with the row's values for `{field}`, and options as `layout` has them; other braces stay."""
+    """Return the template with the row's values for `{field}`, lists joined by `, `, and options; other braces stay."""
     values: dict[str, Any] = dict(row)
     if layout is not None:
         letters = LETTERS[: len(options)]
@@ -396,7 +396,7 @@ def _shuffle_options(definition: Definition, row: Row) -> ShuffledOptions | None
 
 
 def _read_gold(gold: Gold | None, row: Row) -> JsonValue:
-    """Return a row's gold: its field, or what the last box or pattern finds in it; None: unset. Raises DataUnusable."""
+    """Return a row's gold as text or texts: its field, the last box in it, or the first match. Raises DataUnusable."""
     if gold is None:
         return None
     value = _read_field(row, gold.field)

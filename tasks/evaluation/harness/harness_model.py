@@ -202,7 +202,7 @@ def harness_model(
 
 
 def leave_out_unanswered(name: str, task: Any, answer_log: AnswerLog) -> None:
-    """Let a task of the harness take no metric of an item without an answer; it is not asked otherwise."""
+    """Patch a harness task so that an item with an unanswered repeat enters no metric; requests stay as they are."""
     read_docs, process_results = task.doc_iterator, task.process_results
     place = 0
 

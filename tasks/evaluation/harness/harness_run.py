@@ -77,7 +77,7 @@ class HarnessOutcome(NamedTuple):
 
 
 def is_harness_task(name: str, include_path: Path | None) -> bool:
-    """Return whether a task, group, tag or YAML file is the harness's; False without lm_eval. Raises UnknownTask."""
+    """Return whether a YAML file has the harness's keys, or lm_eval, where installed, the name. Raises UnknownTask."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return path.is_file() and bool(HARNESS_YAML.search(path.read_text("utf-8", "replace")))
@@ -389,7 +389,7 @@ def _normal_interval(metric: Estimate) -> dict[str, float | None]:
 
 
 def _parse_number(value: Any) -> float | None:
-    """Return a finite number; None for anything else."""
+    """Return what `float` makes of a value, a text too; None for NaN, infinity and anything else."""
     try:
         number = float(value)
     except (TypeError, ValueError):

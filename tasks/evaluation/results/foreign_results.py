@@ -134,7 +134,7 @@ def strip_filter(name: str) -> str:
 
 
 def _parse_time(*candidates: Any) -> datetime:
-    """Return the first moment that can be read; else 1970, so that each reading of a file gives the same run."""
+    """Return the first readable moment, in UTC without a zone; else 1970, so that each reading gives the same run."""
     for value in candidates:
         if isinstance(value, str):
             try:

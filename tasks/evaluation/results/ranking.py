@@ -139,7 +139,7 @@ class Board:
 
 
 def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
-    """Return the boards of the headline metrics, by task; of those of one task, that with most models first."""
+    """Return the boards of the headline metrics, by task without case; of one task, that with most scores first."""
     by_board = dict[tuple[str, ...], list[StoredScore]]()
     for score in scores:
         if score.headline and not score.part:
@@ -210,7 +210,7 @@ def order_models(boards: Sequence[Board]) -> list[str]:
 
 
 def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
-    """Return the rows of csv and JSON: one for each model and board, with everything that identifies the score."""
+    """Return the rows of csv and JSON, one for each score of a board, best first; the keys are EXPORTED."""
     rows = (
         {"board": board.name, "rank": row.rank} | row.score.model_dump(mode="json") | row.columns
         for board in boards
@@ -220,7 +220,7 @@ def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
 
 
 def as_csv(boards: Sequence[Board]) -> str:
-    """Return csv with a line for each model and board; an apostrophe guards text that a spreadsheet would evaluate."""
+    """Return csv with a line for each score of a board; an apostrophe guards text that a spreadsheet would evaluate."""
     out = io.StringIO()
     writer = csv.DictWriter(out, EXPORTED, lineterminator="\n")
     writer.writeheader()

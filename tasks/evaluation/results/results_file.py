@@ -38,7 +38,7 @@ TEXT_FIELDS = ("prompt", "response")
 
 
 def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) -> Path:
-    """Write the samples of each task, then the results file, and return its path. Raises StoreUnreachable.
+    """Write the samples of each task, then the results file, and return its path. Raises StorageError.
 
     output_path: the file if it ends in .json, else the folder of `MODEL/results_TIME.json`.
     """
@@ -243,7 +243,7 @@ def build_run_row(report: EvalReport) -> Run:
 
 
 def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
-    """Return the report of a run from rows of `Evaluations.task_results`. Raises ValueError for a run of an index."""
+    """Return a stored run, without lacking, earlier and regressions. Raises ValueError for a run of an index."""
     if run.model is None:
         raise ValueError(f"run {run.id} measured an index, not a model")
     facts = run.model_dump(include={"id", "started_at", "ended_at", "status", "version", "git_commit", "environment"})
@@ -283,9 +283,9 @@ class Imported(Record):
 
 
 def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], dict[str, str]]:
-    """Import results files; return the imported runs and, by file, why others cannot be used. Raises ResultsUnusable.
+    """Import results files; return the imported runs and, by file of a folder, why it cannot be used.
 
-    Of a folder: results files at any depth, and all JSON files of the folder itself; a transaction per task.
+    Of a folder: results files at any depth, and all its own JSON files. Raises ResultsUnusable for one file or none.
     """
     if not path.is_dir():
         return [_import(path, evaluations)], {}

@@ -232,7 +232,7 @@ def _abbreviate(value: JsonValue, chars: int = SHOWN_VALUE_CHARS) -> str:
 
 
 def compare_with_last_run(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> AgainstLast:
-    """Compare every task of a run with its last run under the same settings. Raises DatabaseUnavailable."""
+    """Compare each task with the last run of same model name, data and settings, if any. Raises DatabaseUnavailable."""
     lines, worse = list[str](), list[str]()
     for result in report.results:
         run = evaluations.previous(

@@ -155,7 +155,7 @@ class Data:
             self.left_out[row.id] = str(odd)
 
     def find(self, file: DataFile) -> Path | None:
-        """Return the path of the local file; None if there is none. Raises DataMissing, DataUnusable."""
+        """Return the path of the local file, or None. Raises DataMissing if the folder is none; DataUnusable."""
         if self.folder and not self.folder.is_dir():
             raise DataMissing(
                 f"{self.folder} is no folder; give the one that holds {file.file} with --data-dir (TRIVET_DATA_DIR)"

@@ -82,7 +82,7 @@ def generate(
     prices: Prices | None = None,
     tell: Callable[[int], None],
 ) -> Outcome:
-    """Ask for every item and repeat. Raises as `ask_all` does. tell: called with how many conversations ended since."""
+    """Ask for every item and repeat. Raises as `ask_all` does. tell: called with 1 as each last turn is answered."""
     with files.scratch(scratch) as path, path.open("x+b") as file:
         conversations = _Conversations(task, items, file, prices)
         turns = [len(item.prompts) for item in items()]
@@ -312,7 +312,7 @@ def read_recorded(path: Path) -> RecordedAnswers:
 def match_responses(items: Iterable[Item], recorded: RecordedAnswers, *, partial: bool = False) -> Iterator[Response]:
     """Yield the answers in the order of the items, each with its repeats; items without a recorded answer are left out.
 
-    partial: `items` are not all of the benchmark, so answers to others are no mistake.
+    partial: `items` are not all of the benchmark, so answers to others are no mistake if one line matches.
     Raises DataUnusable naming the line: an id that is no item's or that of several, or more turns than the item has.
     """
     first: str | None = None

@@ -287,7 +287,7 @@ class Asking:
 
 
 def count_usage(answer: Answer, prices: Prices | None) -> Usage:
-    """Return calls, tokens and cost of one answer: 0 for a recalled one, None without prices."""
+    """Return the usage of one answer; a recalled one counts as a call with its tokens, at a cost of 0 if priced."""
     response = answer.response
     tokens = Tokens(response.prompt_tokens or 0, response.completion_tokens or 0)
     return Usage(

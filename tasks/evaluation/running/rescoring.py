@@ -105,7 +105,7 @@ def score_again(
 
 
 def _locate_benchmark(result: TaskResult, run: FoundRun) -> str | None:
-    """Return name or path of the benchmark of a result; None if its answers were not stored. Raises UnknownTask."""
+    """Return name or path of a result's benchmark; None for the harness or without answers. Raises UnknownTask."""
     if result.items is None or not result.responses:
         return None
     tasks = run.report.run.config.get("tasks")

@@ -89,7 +89,7 @@ def grade_answered(
 
 
 def find_unfinished(task: str, samples: Iterable[Sample], away: Sequence[str]) -> dict[str, str]:
-    """Return the reason for each item whose judge or sandbox failed for now; the next run grades it again.
+    """Return the reason by `TASK ITEM` for each item whose judge or sandbox failed for now; a rerun grades it again.
 
     away: why the judge did not answer, for each failed call.
     """
@@ -121,7 +121,7 @@ def open_tools(task: PlannedTask, judge: Judge | None) -> Tools:
 
 
 def find_problems(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
-    """Return SHOWN_PROBLEMS problems of the first items, and how many more. Raises ModelUnavailable for the judge."""
+    """Return at most SHOWN_PROBLEMS problems of the first items, then `and N more`. Raises ModelUnavailable (judge)."""
     judge = Judge(open_model(task.judge).id, lambda _: iter(())) if task.judge else None  # a check asks no judge
     checked, chars_left = list[Item](), CHECKED_CHARS
     for item in islice(items, CHECKED_ITEMS):

@@ -141,7 +141,7 @@ def _build_message(message: Mapping[str, Any]) -> Message:
 
 
 def run_benchmark(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> TaskResult:
-    """Run the benchmark's own two methods. Raises BenchmarkUnusable, which names the method that failed."""
+    """Return the result of the benchmark's own two methods; n is the length of `examples`. Raises BenchmarkUnusable."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     benchmark = find_benchmark(task.benchmark)

@@ -129,7 +129,7 @@ def _parse_tests(text: str, whose: str) -> Iterator[Test]:
 
 
 def parse_value(text: str) -> Any:
-    """Return JSON as LiveCodeBench reads it, NaN included; the longest integers are Decimals. Raises ValueError."""
+    """Read JSON as LiveCodeBench does, NaN included; integers too long for int are Decimals. Raises ValueError."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -226,7 +226,7 @@ def run_and_compare(
 ) -> Verdict:
     """Execute a program and compare what it prints; no score where the sandbox fails or lacks a library of the judges.
 
-    differs: how an output differs from the expected one; None where it does not. may_exit: with any exit code.
+    differs: how an output differs from the expected one; None where it does not. may_exit: no exit code fails it.
     """
     execution = sandbox.run(program)
     if execution.status == "broken":
@@ -243,7 +243,7 @@ def run_and_compare(
 
 
 def find_first_failure(code: str, runs: Iterable[tuple[str, Verdict]]) -> Verdict:
-    """Return the verdict of the first test that a program does not pass, else a pass; later runs are not started."""
+    """Return the first verdict whose score is not 1 (None too), else a pass; later runs do not start."""
     passed = 0
     for name, verdict in runs:
         if verdict.score != 1:
@@ -269,7 +269,7 @@ def describe_output_difference(printed: str, expected: str) -> str | None:
 
 
 def describe_value_difference(printed: str, expected: str) -> str | None:
-    """Return how a value differs from the expected one, both as JSON; None where Python holds them equal."""
+    """Return how the JSON behind the last MARK in `printed` differs from the expected JSON; None if both are equal."""
     answer = printed.rpartition(MARK)[2].partition("\n")[0]
     try:
         equal = parse_value(answer) == parse_value(expected)

@@ -197,7 +197,7 @@ class CodeForces(ContestBenchmark):
     format_checked_only = True
 
     def read_row(self, row: Row) -> Iterator[Item]:
-        """Yield the problem if it has tests and does not interact with the judge."""
+        """Yield the problem if it has tests and does not interact with the judge; without a rating it is Easy."""
         if row.get("interaction_format") or not row.get("official_tests"):
             return
         seconds = row.get("time_limit")
@@ -215,7 +215,7 @@ class CodeForces(ContestBenchmark):
         )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        """Run the last block of code on all tests, each in a process of its own, until the first that fails."""
+        """Run the last block of code on all tests until the first that fails; without a block the score is 0."""
         blocks = BLOCK.findall(answer)
         if not blocks:
             return Verdict(0.0, "there is no code block", "")

@@ -91,7 +91,7 @@ class CruxEvalDirect(CruxEval):
 
 
 def extract_answer(response: str) -> str:
-    """Return the text between the tags, behind the opening or before the closing one; else the code of the response."""
+    """Return the text between the tags, or beside the only one, else the response; of a fenced block only the code."""
     before, closed, _ = response.partition(CLOSE)
     _, opened, tagged = before.partition(OPEN)
     if opened or closed:

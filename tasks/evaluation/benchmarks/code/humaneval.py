@@ -182,7 +182,7 @@ def build_python_item(row: Row, prompt: str) -> Item:
 
 
 def build_translated_item(row: Row, extension: str, model_prompt: str) -> Item:
-    """Return the item of a row of MultiPL-E; `extension` (`sh`) makes its ID unique. Raises DataUnusable."""
+    """Return the item of a row of MultiPL-E, with the ID `sh/NAME` for the extension `sh`. Raises DataUnusable."""
     name = str(row.get("task_id") or row.text("name"))
     prompt = row.text("prompt")
     # the function whose first line ends the prompt
