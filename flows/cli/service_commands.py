@@ -25,7 +25,6 @@ from models.model_errors import ModelUnavailable
 from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
-    from flows.service.lifecycle import Up
     from flows.service.served_collections import Collection, Folders
 
 IndexesOption = Annotated[
@@ -65,17 +64,25 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
+    from flows.service import lifecycle
     from flows.service.served_collections import folders_of, make_absolute, require_indexes
+
+    def say(text: str) -> None:
+        if not as_json:
+            typer.secho(harmless(text), dim=True, err=True)
 
     with plain_errors(StorageError):
         collections = make_absolute(folders_of(index or [], documents or []))
         require_indexes(collections)
-    started = _start(
-        UpOptions(
-            pools=pools_in(pools) if pools else None, port=port, workers_only=workers_only, collections=collections
-        ),
-        quiet=as_json,
-    )
+    place, pool_names = Place(settings().home), pools_in(pools) if pools else None
+    options = UpOptions(pools=pool_names, port=port, workers_only=workers_only, collections=collections)
+    with _end_on_signals() as received:
+        started = lifecycle.up(place, options, os.environ.copy(), say=say)
+        if received and started.state != "unchanged":  # what ran before goes on
+            with place.lock():
+                lifecycle.end(place)
+        if received:
+            raise _Ended
 
     def show() -> None:
         """Print where the service answers, and what was started."""
@@ -96,25 +103,6 @@ def up(
     emit(started, as_json, show)
     if started.failed:
         raise typer.Exit(DONE_WITH_FAILURES)
-
-
-def _start(options: UpOptions, *, quiet: bool) -> Up:
-    """Bring the service up, and return its state; a signal stops what had started."""
-    from flows.service.lifecycle import end, up
-
-    def say(text: str) -> None:
-        if not quiet:
-            typer.secho(harmless(text), dim=True, err=True)
-
-    place = Place(settings().home)
-    with _end_on_signals() as received:
-        started = up(place, options, os.environ.copy(), say=say)
-        if received and started.state != "unchanged":  # what ran before goes on
-            with place.lock():
-                end(place)
-        if received:
-            raise _Ended
-    return started
 
 
 class _Ended(SystemExit):
