@@ -60,7 +60,7 @@ class FoundRun:
         return sorted(item_samples, key=lambda sample: sample.repeat)
 
     def samples_with_texts(self, result: TaskResult, artifacts: Artifacts) -> Iterator[SampleTexts]:
-        """Yield the samples of a task with prompts and replies, if these are still there. Raises as `samples` does."""
+        """Yield the samples of a task with prompts and replies, empty where they are gone. Raises as `samples` does."""
         if self.path:
             yield from read_samples_with_texts(self.path, result.task)
             return

@@ -216,7 +216,7 @@ def store_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[t
 
 
 def merge_parts(parts: Sequence[Generated], items: Iterable[Item], artifacts: Artifacts) -> Generated:
-    """Merge the responses of all ranks in the order of the items, into shards of SHARD_RESPONSES."""
+    """Merge the responses of all ranks in the order of the items, into shards of SHARD_RESPONSES; usage is summed."""
     order = {item.id: number for number, item in enumerate(items)}
     streams = [read_shards(artifacts, part.shards, Response) for part in parts]
     shards, response_count = store_shards(artifacts, merge(*streams, key=lambda response: order[response.item]))

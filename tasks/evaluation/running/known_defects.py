@@ -82,7 +82,7 @@ def find_defect(benchmark: str, item: Item) -> Defect | None:
 def mark_defects(
     benchmark: BaseBenchmark, answered: Iterable[tuple[Item, Response]], samples: Iterable[Sample], tools: Tools
 ) -> Iterator[Sample]:
-    """Yield the samples of the responses; the detail of one with a known defect has that, and any mended grade."""
+    """Yield the samples; the detail of one with a known defect names it and, under `repaired`, any mended grade."""
     for (item, response), sample in zip(answered, samples, strict=True):
         if (defect := find_defect(benchmark.name, item)) is None:
             yield sample

@@ -127,7 +127,7 @@ class BigCodeBench(CodeBenchmark):
 
 
 def find_libraries(row: Row) -> list[str]:
-    """Return the top-level modules that an item's `libs` and code name, sorted. Raises DataUnusable for odd `libs`."""
+    """Return the top-level modules in an item's `libs` and, if it parses, its code, sorted. Raises DataUnusable."""
     libs = row.get("libs", [])
     try:  # the text of a Python list
         names = ast.literal_eval(libs) if isinstance(libs, str) else libs

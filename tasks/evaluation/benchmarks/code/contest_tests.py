@@ -226,7 +226,7 @@ def run_and_compare(
 ) -> Verdict:
     """Execute a program and compare what it prints; no score where the sandbox fails or lacks a library of the judges.
 
-    differs: how an output differs from the expected one; None where it does not. may_exit: no exit code fails it.
+    differs: how an output differs, None if it does not. may_exit: an exit code fails it only for a signal or traceback.
     """
     execution = sandbox.run(program)
     if execution.status == "broken":

@@ -202,7 +202,7 @@ def build_translated_item(row: Row, extension: str, model_prompt: str) -> Item:
 
 @cache
 def read_own_solutions(extension: str) -> dict[str, str]:
-    """Return our own solutions for a language: the function body by name of the item. Empty where there are none."""
+    """Return our own solutions for an extension: the function body by `task_id`; empty where there are none."""
     file = resources.files("tasks.evaluation.benchmarks.code") / "solutions" / f"humaneval_{extension}.jsonl"
     if not file.is_file():
         return {}
