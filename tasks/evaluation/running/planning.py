@@ -33,7 +33,7 @@ EXPECTED_ERRORS = (EvaluationError, GradingError, SandboxError)
 """Errors that an evaluation raises on purpose; the text of each is a full sentence with the remedy."""
 DEBUG_ITEMS = 2
 """Number of items of each task that a run with --debug asks."""
-GRADER_VERSION = 8
+GRADER_VERSION = 9
 """Version of grading, which is part of every task's settings: raise it when a response would be graded otherwise."""
 PROGRAM_SETTINGS = ("k", "unsafe_code", "python")
 """Settings of tasks whose answers are programs."""

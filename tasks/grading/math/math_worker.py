@@ -15,7 +15,7 @@ import sys
 MEMORY_BYTES = 3 * 1024**3
 MAX_CHARS = 4_000
 _TOWER = re.compile(r"\^\s*\{?\s*(?:\(?\s*\d+\s*\)?\s*\^|\d{5,})|\^\s*\{?[^{}]*\d\s*\^")
-_LARGE_FACTORIAL = re.compile(r"\d{4,}\s*\}?\)?\s*!|!\s*!|!\s*\)\s*!")
+_LARGE_FACTORIAL = re.compile(r"\d{4,}\s*\}?\)?\s*!|!\s*\)?\s*!")
 
 
 def is_bomb(latex: str) -> bool:

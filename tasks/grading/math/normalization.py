@@ -54,8 +54,8 @@ _REWRITES = (
         ("\\",),
         re.compile(
             r"\\(?:[mM]?left|[mM]?right|[bB]igg?[lrm]?)(?![a-zA-Z])\s*\.?"
-            r"|\\(?:displaystyle|textstyle|limits|nolimits|nonumber|rm|bf|it|hfill|notag)(?![a-zA-Z])"
-            r"|\\(?:label|tag)\*?\{[^{}]*\}|\\phantom\{[^{}]*\}"
+            r"|\\(?:displaystyle|textstyle|(?:no)?limits|nonumber|rm|bf|it|tiny|small|(?i:large|huge)|hfill|notag)(?![a-zA-Z])"
+            r"|\\(?:(?:label|tag)\*?|phantom|(?:text)?color\s*(?:\[\w+\])?\s*)\{[^{}]*\}"
         ),
         "",
     ),
@@ -67,8 +67,8 @@ _REWRITES = (
         r"\\degree ",
     ),
     (("%", "p"), _PERCENT, r"\\% "),
-    (("\\le", "<"), re.compile(r"\\le(?:q|qslant)?(?![a-zA-Z])|<\s*=|=\s*<"), r"\\le "),
-    (("\\ge", ">"), re.compile(r"\\ge(?:q|qslant)?(?![a-zA-Z])|>\s*="), r"\\ge "),
+    (("\\le", "<"), re.compile(r"\\le(?:q(?:slant)?)?(?![a-zA-Z])|<\s*=|=\s*<"), r"\\le "),
+    (("\\ge", ">"), re.compile(r"\\ge(?:q(?:slant)?)?(?![a-zA-Z])|>\s*="), r"\\ge "),
     (("\\n", "!"), re.compile(r"\\neq?(?![a-zA-Z])|!\s*=|\\not\s*="), r"\\ne "),
     (("\\lt",), re.compile(r"\\lt(?![a-zA-Z])"), "<"),
     (("\\gt",), re.compile(r"\\gt(?![a-zA-Z])"), ">"),
@@ -115,7 +115,7 @@ _LOCAL = (
     (re.compile(r"(?<![\d.])(\d)\s?[할割](?!\w)"), r"\g<1>0\\%"),
     (re.compile(r"(?<=\d)\s?(?:퍼센트|프로(?![가-힣])|パーセント)"), r"\\%"),
     (re.compile(r"(?:루트|根号)\s?(?=\d)"), r"\\sqrt "),
-    (re.compile(r"(?:마이너스|영하|零下|マイナス|负|負)\s?(?=\d)"), "-"),
+    (re.compile(r"(?:마이너스|영하|零下|マイナス|[负負])\s?(?=\d)"), "-"),
     (re.compile(r"(?<![A-Za-z])([A-Za-z])\s?[는은이가はが是为為]\s?(?=[-\d\\(])"), r"\1 = "),
 )
 _HALVES = {
@@ -168,7 +168,7 @@ def plain_characters(text: str) -> str:
 
 
 def normalize(answer: str) -> str:
-    """Return `answer` in one spelling of LaTeX, without dollars and sizes of brackets; colours and fonts stay."""
+    """Return `answer` in one spelling of LaTeX, without dollars, sizes and colours."""
     if PLAIN_NUMBER.fullmatch(answer):
         return answer
     text = plain_characters(answer).strip()
