@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tasks.language.marks import drop_marks
 from tasks.language.tokens import BIGRAM, FUNCTION_WORDS, HANGUL, tokenize
 from tasks.rag.answering.passages import Passage
-from tasks.rag.answering.question_reading import LOOKS, NUMBER, NUMBER_WORDS, REASON, SIGNS, Question, Term
+from tasks.rag.answering.question_reading import LOOKS, NUMBER, NUMBER_WORDS, REASON, Question, Term
 from tasks.rag.retrieval.search import Hit
 
 _OPENS_ITEM = re.compile(r"^\s*(?:[-○●□■▪▶◦·•*※]\s*)?[(（]?\d{1,3}(?:[.-]\d{1,3})*[.)）]+\s")
@@ -27,7 +27,7 @@ def has_answer_type(question: Question, passage: Passage) -> bool:
     text = drop_marks(passage.text)
     match question.wants:
         case "number":
-            return _has_measure(question, passage)
+            return bool(new_numbers(question, passage.text) or NUMBER_WORDS.search(passage.text))
         case "money":
             if any(_other_numbers(question, match.group()) for match in LOOKS["money"].finditer(text)):
                 return True
@@ -90,16 +90,6 @@ def _other_numbers(question: Question, text: str) -> list[str]:
     return [number for number in numbers if number not in question.numbers]
 
 
-def _has_measure(question: Question, passage: Passage) -> bool:
-    """Return whether the passage has a number, and in a unit of what is asked for if that has any: meters of length."""
-    if not new_numbers(question, passage.text) and not NUMBER_WORDS.search(passage.text):
-        return False
-    measures = {term.word for term in question.terms if term.focus}
-    patterns = [pattern for words, pattern in SIGNS if measures & words]
-    text = f"{passage.text} {passage.before if passage.is_row else ''}"
-    return not patterns or any(pattern.search(text) for pattern in patterns) or bool(passage.unit)
-
-
 def _has_count(question: Question, passage: Passage) -> bool:
     """Return whether a number stands before what is counted, or in a row whose label or table names it."""
     numbers = new_numbers(question, passage.text) or NUMBER_WORDS.search(passage.text)
@@ -108,8 +98,6 @@ def _has_count(question: Question, passage: Passage) -> bool:
     if HANGUL.search(question.counter):
         in_row = passage.is_row and question.counter in f"{passage.text} {passage.above}"
         return has_counted_number(question, passage) or in_row
-    if any(sign.search(passage.text) for words, sign in SIGNS if question.counter in words):
-        return True
     around = f"{passage.before} {passage.above} {passage.unit}" if passage.is_row else ""
     stem = re.escape(question.counter[: max(3, len(question.counter) - 1)])  # stores and store
     number = rf"(?:\d[\d,.]*|{NUMBER_WORDS.pattern})(?:\s(?:million|thousand|billion))?"
@@ -147,7 +135,6 @@ IN_TEXT, ABOVE, BEFORE, IN_NAME, IN_CHUNK, IN_DOCUMENT = 1.0, 0.8, 0.7, 0.8, 0.5
 
 FOCUS_WEIGHT = 0.5
 KIND_WEIGHT = 0.35
-COUNTER_WEIGHT = 0.15
 RANK_WEIGHT = 0.3
 LABEL_WEIGHT = 0.5
 LEAST_LABEL = 0.5
@@ -227,7 +214,6 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     is_value = label_share > 0.99 and question.wants in ("number", "who", "where", "definition")
     kind = not is_label and (is_value or has_answer_type(question, passage))
     score = coverage + FOCUS_WEIGHT * focus_share + KIND_WEIGHT * kind
-    score += COUNTER_WEIGHT * has_counted_number(question, passage)
     terms = around.reader.words_in(passage.text_with_context)
     score += LABEL_WEIGHT * label_share * (kind or passage.is_row) - STRANGE_PENALTY * (not terms)
     score += RANK_WEIGHT / (1 + 0.3 * passage.hit)  # a search reads whole chunks, and their meaning
@@ -340,7 +326,6 @@ class _Reader:
         self._split = {term.word: at for at, term in enumerate(terms) if not HANGUL.search(term.word)}
         self._korean = [(at, term.word) for at, term in enumerate(terms) if HANGUL.search(term.word)]
         self._stems = [(at, re.compile(rf"(?<!\w){re.escape(_letters(word))}")) for at, word in self._korean]
-        self._signs = [(at, sign) for at, term in enumerate(terms) for names, sign in SIGNS if term.word in names]
         self._found_in: dict[str, frozenset[int]] = {}
 
     def words_in(self, text: str) -> frozenset[int]:
@@ -361,7 +346,6 @@ class _Reader:
         if self._split:
             (words,) = tokenize([text], tokenizer=BIGRAM)
             yield from (self._split[word] for word in words if word in self._split)
-        yield from (at for at, sign in self._signs if sign.search(text))
         if self._korean and HANGUL.search(text):
             plain = re.sub(r"(?<=\d),(?=\d)", "", unicodedata.normalize("NFC", text))
             spaceless = plain.replace(" ", "")

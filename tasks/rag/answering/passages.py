@@ -37,13 +37,6 @@ _REFERS = re.compile(
     re.IGNORECASE,
 )
 """A sentence that only points to another place."""
-_NUMBERED_HEADING = re.compile(
-    r"(?:(?:item|part|note|chapter|section|appendix)\s+[\dIVX]+[A-Z]?\b|제\s?\d+\s?[장절조편]|\d{1,2}(?:\.\d+)*[.)]?\s)"
-    r".{1,80}?[\s;·.…]\d{1,3}",
-    re.IGNORECASE,
-)
-"""An entry of a table of contents: `Item 1A. Risk Factors; 3`."""
-_CONTENTS = re.compile(r"(?:table of )?contents|index|목\s*차|차\s*례", re.IGNORECASE)
 _CELL = " | "
 _BRACKETED = re.compile(r"\s*\(([a-z\d]\d?)\)$")
 _BARE_ROW = re.compile(r"\D.*?(?:\s+[$₩€(△-]*\d[\d,.]*[)%]*){1,}", re.DOTALL)
@@ -123,7 +116,7 @@ def _rows(chunk: Chunk) -> Iterator[Passage]:
     context = "\n".join((*(line for line in lead if len(line) <= 200), header))
     names = _column_names(chunk.sentences)
     for place, sentence in enumerate(chunk.sentences):
-        is_label = (bool(names) and place == 0) or _without_words(sentence) or _is_entry(sentence, chunk)
+        is_label = (bool(names) and place == 0) or _without_words(sentence)
         yield Passage(sentence, True, context, unit, is_label, names=names)
 
 
@@ -199,7 +192,6 @@ def _names_only(line: str, chunk: Chunk) -> bool:
         or (flat.endswith((",", ":")) and len(flat) <= MOST_LABEL_CHARS)
         or _DOTTED.search(flat)
         or _REFERS.match(flat)
-        or _is_entry(flat, chunk)
         or re.match(r"[<\[(〈]\s*(?:표|그림|별표|서식)\s", flat)
     )
 
@@ -209,15 +201,6 @@ def _is_title(line: str) -> bool:
     words = re.findall(r"[^\W\d_]{4,}", line)
     cased = len(words) >= 3 and all(word[0].isupper() for word in words)
     return cased and not re.search(r"[.:;=|]\s|[.:;]$|[$₩€£%]|\d,\d", " ".join(line.split()))
-
-
-def _is_entry(line: str, chunk: Chunk) -> bool:
-    """Return whether a line is a heading with the number of its page, as in a table of contents."""
-    if _NUMBERED_HEADING.fullmatch(line.replace(" — ", " ")):
-        return True
-    leads = (*chunk.heading_path[-1:], *chunk.text.splitlines()[:1])
-    in_contents = any(_CONTENTS.fullmatch(lead.strip()) for lead in leads)
-    return in_contents and (_CONTENTS.fullmatch(line) is not None or re.search(r"\D\s?\d{1,3}$", line) is not None)
 
 
 def _without_words(line: str) -> bool:

@@ -64,8 +64,6 @@ FOCUS_ASKED = re.compile(
 
 ORDINAL = re.compile(r"(?<![\d.,])(\d{1,4})\s?(분기|기|차|회|호|조|항|장|단계|등급)(?![가-힣]{3})")
 
-SIGNS = tuple((frozenset[str](rule["words"].split()), re.compile(rule["sign"])) for rule in _WORDS["signs"])
-"""Words that name a measure, each with the pattern of values of that measure."""
 NUMBER = re.compile(r"(?<![A-Za-z\d.-])(?<![A-Za-z][-_])\d[\d,]*(?:\.\d+)?")  # not 002 of SFR-002
 NUMBER_WORDS = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thir?teen|fifteen|twenty|thirty|forty|fifty|"
