@@ -29,7 +29,7 @@ LINKS = (
     "percents", "words in span", "words around", "sentence rank", "first is whole", "with question value",
     "years asked span",
 )  # fmt: skip
-"""How the cells of a candidate fit together. Append only, as above; none is `with question value` any more."""
+"""How the cells of a candidate fit together. Append only, as above; no candidate has the last two any more."""
 LINK = {name: place for place, name in enumerate(LINKS)}
 MOST_OPERANDS = 8
 BEST_CELLS, BEST_NUMBERS = 24, 12
@@ -130,17 +130,6 @@ class _Lister:
                     for head in page.columns[cells[at].column].heads
                 )
             ]
-            if len(self.years) == 2:  # from 2015 to 2018
-                low, high = min(self.years), max(self.years)
-                span = [
-                    place for place, at in enumerate(line) if cells[at].years and low <= min(cells[at].years) <= high
-                ]
-                if 2 < len(span) < len(line):
-                    part = [line[place] for place in span]
-                    total = sum((values[place] for place in span), Decimal(0))
-                    links = {"years asked span": 1.0, **_group(part)}
-                    yield self._make("sum", part, (), total, **links)
-                    yield self._make("average", part, (), total / len(part), **links)
             if 2 <= len(asked) <= 4:
                 part = [line[place] for place in asked]
                 yield self._make("list", part, [cells[at].text for at in part], named=1.0, **_group(part))
@@ -301,7 +290,7 @@ class _Lister:
                 yield self._make("count", part[:1], (), Decimal(count), **{**links, "threshold met": float(sign)})
 
     def _sentences(self) -> Iterator[Candidate]:
-        """Yield values of a sentence, in order of the periods asked or its first two or three; their sum and mean."""
+        """Yield values of a sentence as a list: in order of the periods asked, or its first two or three."""
         cells = self.cells
         for sentence in list(dict.fromkeys(cells[at].row for at in self.order[:60] if cells[at].column < 0))[:3]:
             line = [at for at, cell in enumerate(cells) if cell.column < 0 and cell.row == sentence]
@@ -312,11 +301,6 @@ class _Lister:
                 if len(part) > 1:
                     links = {**_group(part), "whole row": float(len(part) == len(line))}
                     yield self._make("list", part, [cells[at].text for at in part], **links)
-            for start in range(len(line) - 2):
-                part = line[start : start + 3]
-                total = sum(self._values_of(part), Decimal(0))
-                yield self._make("sum", part, (), total, **_group(part))
-                yield self._make("average", part, (), total / 3, **_group(part))
 
     def _pairs(self) -> Iterator[Candidate]:
         """Yield computations over two values: of one row, of one column, of sentences, or among the very best."""
