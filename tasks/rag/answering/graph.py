@@ -494,9 +494,9 @@ def withhold_unsure(question: str, draft: Draft, *, least: float, hits: Sequence
     """
     if draft.abstained or draft.confidence is None or draft.confidence >= least:  # None: a model wrote it
         return draft
-    found = (make_citation(0, hit, hit.chunk.text[:MOST_QUOTE_CHARS].strip()) for hit in hits)
+    hit_citations = (make_citation(0, hit, hit.chunk.text[:MOST_QUOTE_CHARS].strip()) for hit in hits)
     by_page: dict[tuple[str, int | None], Citation] = {}
-    for citation in (*draft.citations, *found):
+    for citation in (*draft.citations, *hit_citations):
         by_page.setdefault((citation.digest, citation.page), citation)
     cited = [each.model_copy(update={"n": n}) for n, each in enumerate([*by_page.values()][:MOST_PLACES], 1)]
     language = language_of(question)

@@ -113,12 +113,12 @@ def open_pages(question: str, hits: Sequence[Hit], index: Index, *, filters: Fil
     """
     records, stems = select_records(question, hits, index), Stems(index.manifest.tokenizer)
     documents = compare_documents(hits, is_named=bool(filters.documents))
-    said = [match.said for match in filters.matches]
+    spoken_names = [match.said for match in filters.matches]
     readings: list[Reading] = []
     for document in list(documents)[:MOST_DOCUMENTS]:
         own = [hit for hit in hits if hit.chunk.document == document]
         page = Page(own, records, stems, documents=filters.documents, standing=documents[document])
-        asked = Question(question, stems, said)
+        asked = Question(question, stems, spoken_names)
         readings.append(Reading(page, asked, describe_cells(page, asked)))
     return readings
 
@@ -203,8 +203,8 @@ def work_out_reply(text: str, shown: Sequence[ShownCell], names: Mapping[str, st
         return None
     by_id = {cell.id: cell for cell in shown}
     chosen = [by_id[name] for name in reply.cells if name in by_id]
-    pair, one = reply.operation in PAIRED, reply.operation == "value"
-    wanted = 2 if pair else 1 if one else max(2, len(reply.cells))
+    pair, single = reply.operation in PAIRED, reply.operation == "value"
+    wanted = 2 if pair else 1 if single else max(2, len(reply.cells))
     if len(chosen) != wanted or len(chosen) != len(reply.cells) or len({id(cell.reading) for cell in chosen}) > 1:
         return None
     page, question, _ = chosen[0].reading
@@ -302,12 +302,12 @@ def find_nonsense(page: Page, candidate: Candidate, years: Sequence[int] = ()) -
     if operation != "share":
         return None
     statements = {cell.record.get("statement") for cell in cells}
-    shown = write_digits(_round(number, places=2))
+    percent = write_digits(_round(number, places=2))
     of_flows = statements & {"income", "cash_flow"}
     if "balance" in statements and of_flows and abs(number) >= LARGEST_OF_KINDS:
-        return "kinds", (shown,)
+        return "kinds", (percent,)
     if not 0 <= number <= 100 and not _is_printed(page, number):
-        return "share", (shown,)
+        return "share", (percent,)
     return None
 
 
