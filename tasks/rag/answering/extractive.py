@@ -216,7 +216,7 @@ def name_of(hit: Hit) -> str:
 
 def _quote(question: Question, passage: Passage) -> str:
     """Return a passage as a citation quotes it: of a long one the part around what answers."""
-    return _cut_around(question, passage.text, MOST_QUOTE_CHARS)
+    return _cut_around(question, passage.note or passage.text, MOST_QUOTE_CHARS)
 
 
 MOST_CHARS = 400

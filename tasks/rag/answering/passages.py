@@ -46,7 +46,7 @@ class Passage(NamedTuple):
     """A sentence or a table row that may answer."""
 
     text: str
-    """Verbatim: a part of the chunk's text, or one of its rows as a sentence."""
+    """Verbatim: a part of the chunk's text, or one of its rows as a sentence; or a row's label and `note`."""
     is_row: bool = False
     """Whether it is a row of a table."""
     before: str = ""
@@ -60,7 +60,9 @@ class Passage(NamedTuple):
     is_list: bool = False
     """Whether it is a list, with all of its items; the line that introduces it is in `before`."""
     names: tuple[str, ...] = ()
-    """Column names of a row whose table has no recognised header: the cells of the table's first row."""
+    """Column names of a row whose table has no recognised header, the cells of its first row."""
+    note: str = ""
+    """The note that the mark of a row names, which its hit holds."""
     above: str = ""
     """The headings above it, joined by `›`."""
     hit: int = 0
@@ -77,24 +79,24 @@ class Passage(NamedTuple):
 def read_passages(hits: Sequence[Hit]) -> list[Passage]:
     """Return the passages of the hits, in their order, at most MOST_PASSAGES of each."""
     passages: list[Passage] = []
-    notes: dict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
-    for hit in hits:
+    notes: dict[tuple[str, int | None], dict[str, Passage]] = defaultdict(dict)
+    for number, hit in enumerate(hits):
         for line in hit.chunk.text[:MOST_CHUNK_CHARS].splitlines():
             if _CELL not in line and (mark := mark_of_note(line)):
-                notes[hit.chunk.document, hit.chunk.page].setdefault(mark, line.strip())
+                note = Passage("", True, hit=number, place=MOST_PASSAGES, note=line.strip())
+                notes[hit.chunk.document, hit.chunk.page].setdefault(mark, note)
     for number, hit in enumerate(hits):
-        read = [*(_rows(hit.chunk) if hit.chunk.sentences else _sentences(hit.chunk))]
-        # the note of a row tells of what the row is
-        for row in [passage for passage in read if passage.is_row]:
-            label = row.text.partition(" — ")[0]
-            marks = [mark[1] for mark in _BRACKETED.finditer(label)] or find_marks(label)
-            for note in filter(None, map(notes[hit.chunk.document, hit.chunk.page].get, marks)):
-                read.append(row._replace(text=f"{_BRACKETED.sub('', label)} — {note}"))
+        read = list(_rows(hit.chunk) if hit.chunk.sentences else _sentences(hit.chunk))[:MOST_PASSAGES]
         passages += [
             passage._replace(hit=number, place=place, above=" › ".join(hit.chunk.heading_path))
-            for place, passage in enumerate(read[:MOST_PASSAGES])
+            for place, passage in enumerate(read)
             if passage.text.strip()
         ]
+        # the note of a row tells of what the row is
+        for label in [passage.text.partition(" — ")[0] for passage in read if passage.is_row]:
+            marks = [mark[1] for mark in _BRACKETED.finditer(label)] or find_marks(label)
+            for note in filter(None, map(notes[hit.chunk.document, hit.chunk.page].get, marks)):
+                passages.append(note._replace(text=f"{_BRACKETED.sub('', label)} — {note.note}"))
     return passages
 
 

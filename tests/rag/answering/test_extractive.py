@@ -111,7 +111,9 @@ TOLD = hit(
     ],
 )
 def test_a_sentence_and_no_row_of_numbers_tells_what_something_is(question: str, answer: str) -> None:
-    assert asked(question, BENEFITS, TOLD).text.split("\n")[0] == answer
+    got = asked(question, BENEFITS, TOLD)
+    assert got.text.split("\n")[0] == answer
+    assert got.citations[0].quote in f"{BENEFITS.chunk.text}\n{TOLD.chunk.text}", "as the document writes it"
 
 
 def test_a_long_sentence_is_cut_around_what_answers() -> None:
