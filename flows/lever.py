@@ -20,12 +20,11 @@ from flows.running.environment import program
 from flows.running.lever_config import LeverConfig
 from flows.running.run_reporting import say, watched
 from flows.running.run_state import LeverRun
-from models.backends import revision_of
 from models.model_errors import ModelUnavailable
 from storage.records import Ref
 from tasks.lever import steps
 from tasks.lever.data.folder_layout import CARD_SUFFIX, Layout
-from tasks.lever.judge.judges import CPU_WORLDS, DIGITS, EncoderSpec, JudgeSpec
+from tasks.lever.judge.judges import CPU_WORLDS, DIGITS, EncoderSpec, JudgeSpec, identify_judge
 from tasks.lever.learning.lever_results import LeverReport, describe_gains, describe_verdicts
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import Embedded, PoolRecipe, Stage
@@ -52,14 +51,15 @@ def post_train(config: LeverConfig) -> LeverReport:
     embedded = _read_embeddings(config, dataset.dataset, files, lever_run, encoder=encoder)
     # the splits of CPU worlds are drawn apart
     parted = dataset if config.dataset.name in CPU_WORLDS else steps.part_leaks(dataset, embedded=embedded)
-    lever_run.add_notes(*parted.notes)
+    identity, remarks = identify_judge(config.judge) if config.asks_judge else ("", ())
+    lever_run.add_notes(*parted.notes, *remarks)
     world = World(
         dataset=parted.dataset,
         embedded=embedded,
         judge=JudgeSpec(
             name=config.judge,
             weights=weights if config.judge == DIGITS else None,
-            fingerprint=revision_of(config.judge) if config.asks_judge and config.judge != DIGITS else "",
+            fingerprint=identity,
         ),
         prompts=config.prompts,
         threshold=config.threshold,

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from models.model_errors import ModelUnavailable, TransientModelError, Unreachable
 from models.protocols import Chat, ChatRequest, ChatResponse, Image, Text
@@ -264,6 +264,37 @@ def _sha256(image: Image) -> str:
     if (checksum := _checksums.get(image)) is None:
         checksum = _checksums[image] = hashlib.sha256(image.png).hexdigest()
     return checksum
+
+
+def identify_endpoint(chat: Chat, responses: ResponseStore, *, ask: bool = True) -> tuple[str, tuple[str, ...]]:
+    """Return a digest of the weights that answer at an endpoint, and remarks on it; "" for what is no endpoint.
+
+    Fingerprints lie in the response store, one after another, under address and name. ask: whether the endpoint may be
+    asked; else its weights are those seen last, "" if none were. Raises ModelError.
+    """
+    from models.endpoint_identity import Fingerprint, identify
+    from models.openai import OpenAIChat
+    from storage.responses import StoredResponse
+
+    if not isinstance(chat, OpenAIChat):
+        return "", ()
+    place: dict[str, JsonValue] = {"address": chat.endpoint.address, "model": chat.id}
+    known = list[Fingerprint]()
+    while stored := responses.many([key := digest(place | {"fingerprint": len(known)})]):
+        known.append(Fingerprint.model_validate(stored[key].response))
+    if not ask:
+        return (known[-1].digest if known else ""), ()
+    identity = identify(chat, known)
+    if identity.is_new:
+        row = StoredResponse(
+            backend="fingerprint",
+            model=chat.endpoint.model,
+            request=place | {"number": len(known)},
+            response=identity.fingerprint.model_dump(mode="json"),
+            latency_s=0.0,
+        )
+        responses.put_many({key: row})
+    return identity.fingerprint.digest, identity.remarks
 
 
 def wait_for_twin() -> None:

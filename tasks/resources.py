@@ -243,12 +243,16 @@ def embed_texts(
 def vision(name: str, *, revision: str = "") -> Chat:
     """Return the vision model called `name`, opened once for all threads. Raises models.model_errors.ModelUnavailable.
 
-    revision: what lies on this disk under that name now (models.backends.revision_of); another one is opened anew.
+    revision: what lies on this disk under that name now (models.backends.revision_of), or answers at an endpoint
+    (tasks.calls.identify_endpoint) and is stored apart; another one is opened anew.
     """
     from models.backends import open_chat
+    from models.openai import OpenAIChat
 
-    del revision  # part of the key under which the model is kept
-    return open_chat(name, base_url=resources().openai_base_url, api_key=resources().api_key)
+    chat = open_chat(name, base_url=resources().openai_base_url, api_key=resources().api_key)
+    if revision and isinstance(chat, OpenAIChat):
+        chat.id += f"@{revision}"
+    return chat
 
 
 @open_once

@@ -154,6 +154,11 @@ def test_an_endpoint_judges_with_beams_of_a_file(
     assert {name: again.json[name] for name in SELECTORS} == {name: first.json[name] for name in SELECTORS}
     assert bodies(endpoint) == asked
 
+    endpoint.probes = lambda place: f"other weights, {place}"
+    other = folder.run("run", tmp_path, *options, judge=f"openai:{MODEL}")
+    assert any("weights changed since" in note for note in other.json["notes"])
+    assert bodies(endpoint)[next(iter(asked))] == 2, "what other weights judged is judged again"
+
 
 def test_an_endpoint_that_is_away_is_asked_again_for_the_rest_alone(
     folder: Folder, endpoint: Server, whole: Path, tmp_path: Path

@@ -12,17 +12,15 @@ from typing import Any, cast
 from pydantic import ConfigDict, Field, JsonValue, SecretStr, ValidationError, field_validator, model_validator
 
 from models.backends import IDENTITY_ARGS, RATE_NAMES, kinds, open_backend
-from models.endpoint_identity import Fingerprint, identify
 from models.local import release_model
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
-from models.openai import OpenAIChat, ProviderAccess, find_access
+from models.openai import ProviderAccess, find_access
 from models.permissions import read_variable
 from models.protocols import Chat, ChatRequest
 from storage.records import Record
-from storage.responses import StoredResponse
 from tasks.budget import Budget, BudgetSpent, Prices, Tokens
 from tasks.bulk import ask_all, refuses_all_alike
-from tasks.calls import Answer, CallSettings, Limits, ResponseStore, digest
+from tasks.calls import Answer, CallSettings, Limits, ResponseStore, identify_endpoint
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.evaluation_records import NAME, ModelFacts, Usage
 from tasks.resources import optional_responses, resources
@@ -174,33 +172,13 @@ def _open_cached(spec_json: str) -> Chat:
 def identify_model(spec: ModelSpec, responses: ResponseStore, *, ask: bool = True) -> tuple[ModelSpec, tuple[str, ...]]:
     """Return the model with the identity of the weights behind its endpoint, and remarks on it; others as they are.
 
-    Fingerprints lie in the response store, one after another, under address and name. ask: whether the endpoint may be
-    asked; else its weights are those seen last. Raises ModelError.
+    ask: whether the endpoint may be asked; else its weights are those seen last. Raises ModelError.
     """
     chat = open_model(spec)
-    if not isinstance(chat, OpenAIChat) or any(spec.args.get(name) for name in IDENTITY_ARGS):
+    if any(spec.args.get(name) for name in IDENTITY_ARGS):
         return spec, ()
-    place: dict[str, JsonValue] = {"address": chat.endpoint.address, "model": chat.id}
-    known = list[Fingerprint]()
-    while stored := responses.many([key := digest(place | {"fingerprint": len(known)})]):
-        known.append(Fingerprint.model_validate(stored[key].response))
-    if not ask:
-        return (_with_identity(spec, known[-1]) if known else spec), ()
-    identity = identify(chat, known)
-    if identity.is_new:
-        row = StoredResponse(
-            backend="fingerprint",
-            model=chat.endpoint.model,
-            request=place | {"number": len(known)},
-            response=identity.fingerprint.model_dump(mode="json"),
-            latency_s=0.0,
-        )
-        responses.put_many({key: row})
-    return _with_identity(spec, identity.fingerprint), identity.remarks
-
-
-def _with_identity(spec: ModelSpec, fingerprint: Fingerprint) -> ModelSpec:
-    return spec.model_copy(update={"args": spec.args | {"identity": fingerprint.digest}})
+    identity, remarks = identify_endpoint(chat, responses, ask=ask)
+    return (spec.model_copy(update={"args": spec.args | {"identity": identity}}) if identity else spec), remarks
 
 
 def release_models() -> None:

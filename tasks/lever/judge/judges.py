@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from models.backends import is_in_process
+from models.backends import is_in_process, revision_of
 from models.registry import rates_of
 from storage.records import Record, Ref
-from tasks.calls import CallSettings, Limits
+from tasks.calls import CallSettings, Limits, identify_endpoint
 from tasks.lever.lever_errors import FileUnusable
-from tasks.resources import artifacts, open_once, vision
+from tasks.resources import artifacts, open_once, responses, vision
 
 if TYPE_CHECKING:
     from models.protocols import Chat, VisionEmbedder
@@ -39,7 +39,7 @@ class JudgeSpec(Record):
     weights: Ref | None = None
     """Weights of the judge `digits`, which is trained here."""
     fingerprint: str = ""
-    """Digest of local weights or of a local script; other content under the same name is another judge."""
+    """Digest of its weights or of a local script, see `identify_judge`; others under the name are another judge."""
 
     @property
     def in_process(self) -> bool:
@@ -73,6 +73,17 @@ def specify_encoder(name: str) -> EncoderSpec:
             raise FileUnusable(f"{name}: {error.strerror}; name a file that is there") from error
     name, _, adapters = name.partition(",adapters=")
     return EncoderSpec(name=name, adapters=Path(adapters) if adapters else None)
+
+
+def identify_judge(name: str) -> tuple[str, tuple[str, ...]]:
+    """Return a digest of a judge's weights, on this disk or behind an endpoint, and remarks on it; "" for `digits`.
+
+    What other weights judged is another judge's. Raises models.model_errors.ModelError.
+    """
+    if name == DIGITS:
+        return "", ()
+    revision = revision_of(name)
+    return (revision, ()) if revision else identify_endpoint(vision(name), responses())
 
 
 def open_judge(spec: JudgeSpec) -> Chat:
