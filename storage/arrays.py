@@ -35,7 +35,7 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Return a file's arrays by name, to read only; pages come when used. Raises OSError, ValueError, KeyError."""
+    """Return a file's arrays by name, mapped read-only. Raises OSError; ValueError or KeyError for another format."""
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     size = int.from_bytes(mapped[:8], "little")

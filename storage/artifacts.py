@@ -209,7 +209,7 @@ class Artifacts:
         return cls(cache / hashlib.sha256(where.encode()).hexdigest()[:16], remote=Remote(where))
 
     def put(self, kind: str, data: bytes) -> Ref:
-        """Store `data`; storing the same bytes again changes nothing. Raises StoreUnreachable."""
+        """Store `data`; storing the same bytes again only renews the object's date. Raises StoreUnreachable."""
         ref = Ref.of(kind, data)
         if not self._renew(ref):
             files.write(self._path(ref), data)
@@ -217,7 +217,7 @@ class Artifacts:
         return ref
 
     def put_file(self, kind: str, path: Path) -> Ref:
-        """Store a copy of the file at `path`, block by block. Raises StoreUnreachable."""
+        """Store a copy of the file at `path`, in blocks, as `put` does. Raises StoreUnreachable, FileNotFoundError."""
         with path.open("rb") as source, files.scratch(self.root / "objects") as copy:  # a rename puts it in place
             digest = hashlib.sha256()
             with copy.open("xb") as target:
@@ -246,7 +246,7 @@ class Artifacts:
         return self._path(ref)
 
     def find(self, kind: str, digest: str) -> Path | None:
-        """Return the verified local file of an object of any size; None: missing, damaged. Raises StoreUnreachable."""
+        """Return the verified local file of an object; None for a missing or damaged one. Raises StoreUnreachable."""
         ref = Ref(kind=kind, digest=digest, size=0)
         entry = self._store.stat(_name(ref)) or self._cache.stat(_name(ref))
         if not entry:

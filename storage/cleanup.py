@@ -57,7 +57,7 @@ def collect(
     """Remove records that serve no run, then objects that no key and no record refers to, and leftovers.
 
     older_than: younger objects stay, because a run may have made them that has not noted them yet.
-    unused_for: records that were written or have served since stay, and so do cached embeddings. dry_run: only count.
+    unused_for: records and cached vectors that were used within this time stay. dry_run: remove nothing, only list.
     """
     listed = list(store.objects())  # before the marks: what is put from now on is neither listed nor removed
     old = [record for record in results.records() if record.modified < now - unused_for]
@@ -93,7 +93,7 @@ def collect(
 
 
 def _mark(store: Artifacts, listed: Iterable[Artifact], results: Results, staying: Iterable[str]) -> set[str]:
-    """Return the digests that keys, records and the objects they lead to refer to."""
+    """Return the digests that keys, the records `staying`, and the JSON objects that they lead to refer to."""
     by_digest = {artifact.ref.digest: artifact.ref for artifact in listed}
     marked: set[str] = set()
     fresh = {ref.digest for _, ref in store.notes()}
@@ -111,7 +111,7 @@ def _mark(store: Artifacts, listed: Iterable[Artifact], results: Results, stayin
 
 
 def _remove_leftovers(root: Path, *, older_than: timedelta, now: datetime, dry_run: bool) -> Iterator[Removal]:
-    """Yield what is, or with `dry_run` would be, removed: files of killed processes, damaged objects of that age."""
+    """Remove (not in a `dry_run`) and yield unfinished files past LEFTOVER and damaged objects past `older_than`."""
     unfinished = ((path, LEFTOVER) for path in root.rglob(f"{files.TEMPORARY}*"))
     damaged = ((path, older_than) for path in (root / "damaged").glob("*"))
     for path, grace in [*unfinished, *damaged]:

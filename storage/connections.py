@@ -137,7 +137,7 @@ class Reconnecting:
         self._engine: Engine | None = None
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Return what `work` gives in a transaction, run again if a connection is lost. Raises DatabaseUnavailable."""
+        """Return what `work` gives in a transaction, once more if a connection is lost. Raises DatabaseUnavailable."""
         opened = self._open()
         try:
             with opened.begin() as connection:
@@ -195,7 +195,7 @@ class SqliteFile:
             self._engine = None
 
     def _open(self) -> Engine:
-        """Return an engine on the file, which is made with its tables where need be. Raises StoreUnreachable."""
+        """Return an engine on the file, made with its tables if need be. Raises StoreUnreachable, DBAPIError."""
         files.make_folder(self.path.parent)
         with files.reachable(self.path):
             self.path.touch(mode=0o600)  # SQLite gives the files beside it the same mode

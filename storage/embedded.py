@@ -259,7 +259,7 @@ def _is_ours(sockets: Path, account: pwd.struct_passwd | None) -> bool:
 
 
 def _major(place: Place) -> int | None:
-    """Return the version that made the cluster; None where there is none."""
+    """Return the major version of PostgreSQL that made the cluster; None where there is none."""
     try:
         return int((place.data / "PG_VERSION").read_text().split(".")[0])
     except FileNotFoundError:
@@ -331,7 +331,7 @@ def _pid(place: Place) -> int | None:
 
 
 def _run(account: pwd.struct_passwd | None, place: Place, *command: str | Path) -> str:
-    """Return the last three lines that a PostgreSQL program writes, as the server's account in the cluster's folder.
+    """Run a PostgreSQL program as the server's account in the cluster's folder; return the last three lines it writes.
 
     Paths are relative to that folder, because pg_ctl hands them to a shell without escaping `$` and quotes.
     The output goes to a file: the server would inherit a pipe, and reading that would never end.

@@ -173,7 +173,7 @@ class Evaluations:
     def sample_page(
         self, run: str, task: str, *, kind: SampleKind, after: After | None, most: int, words: str = ""
     ) -> list[Sample]:
-        """Return samples past `after` by item and repeat: of the kind and first data set, with `words` in any case."""
+        """Return up to `most` samples past `after`, of a kind and of the first data set, with `words` in any case."""
         first = _select_samples(run, task, [samples.c.dataset]).limit(1).scalar_subquery()
         query = _select_samples(run, task).where(samples.c.dataset == first, KINDS[kind]).limit(most)
         if words:
@@ -231,7 +231,7 @@ class Evaluations:
         dataset_checksum: str,
         settings_digest: str,
     ) -> str | None:
-        """Return the latest completed run of exactly this model, data and settings; None if there is none."""
+        """Return the ID of the latest completed run of exactly this model, data and settings; None if there is none."""
         return self._latest(
             models.c.name == escape(model_name),
             models.c.revision == escape(model_revision),
@@ -244,7 +244,7 @@ class Evaluations:
     def previous(
         self, *, model_name: str, task: str, dataset_checksum: str, settings_digest: str, before: datetime
     ) -> str | None:
-        """Return the model's last completed run before a time, of whatever revision; None if there is none."""
+        """Return the ID of the last completed run that began before a time, of any revision of the model, or None."""
         return self._latest(
             models.c.name == escape(model_name),
             eval_tasks.c.task == escape(task),
@@ -408,7 +408,7 @@ def _column_values(value: Record) -> dict[str, Any]:
 def _upsert_identified(
     connection: Connection, table: Table, row: dict[str, Any], *, key: Sequence[str]
 ) -> tuple[int, int]:
-    """Return the id of the row with this natural key, and how many rows changed for it."""
+    """Insert or update the row with this natural key; return its id, and how many rows changed for it."""
     changed = _upsert(connection, table, [row], key=key)
     conditions = (table.c[name] == escape(row[name]) for name in key)
     return connection.execute(select(table.c.id).where(*conditions)).scalar_one(), changed

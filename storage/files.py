@@ -161,9 +161,9 @@ def describe_full_disk(folder: Path) -> str | None:
 
 @contextmanager
 def alone(home: Path, name: str, *, wait: Callable[[], None]) -> Generator[None]:
-    """Hold the lock of that name among the processes of a home; the kernel frees that of a killed one.
+    """Hold the lock of that name among threads and processes of a home; the kernel frees that of a killed process.
 
-    wait: sleeps a little while another process holds the lock; may raise. Raises StoreUnreachable.
+    wait: called again and again while another holds the lock: it sleeps a little, or raises. Raises StoreUnreachable.
     """
     folder = home / "cache" / "locks"
     make_folder(folder)
@@ -190,7 +190,7 @@ def sync_file(path: Path) -> None:
 
 
 def close_home(home: Path) -> None:
-    """Close what lies in `home` to other accounts, as earlier versions left it, and what this process makes there."""
+    """Close PARTS of `home`, as earlier versions left them, and folders that we make there later, to other accounts."""
     _homes.add(home)
     # one that is a file, or of another account, is refused by name where something is kept there
     with suppress(FileNotFoundError, NotADirectoryError, PermissionError):

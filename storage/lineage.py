@@ -45,7 +45,7 @@ class StepRun(Record):
     """Module and name of the step: `tasks.rag.steps.parse`."""
     version: int
     run: str
-    """Id of the flow run that it ran for first."""
+    """Id of the flow run for which the step was executed last."""
     code: str
     """Version of the program, and its commit where it has one."""
     at: datetime
@@ -91,7 +91,7 @@ class Lineage:
         self._database = Reconnecting(database) if database else SqliteFile(file, _SCHEMA, remedy=_REMEDY)
 
     def record(self, run: StepRun, edges: Iterable[Edge], *, only_new: bool = False) -> None:
-        """Keep what a step did; the same again changes nothing but its date.
+        """Keep what a step did. A later run of the same key replaces the StepRun and adds the edges that are new.
 
         only_new: leave out what a step of this name made before, under whatever key, and the step if nothing is left.
         """

@@ -139,7 +139,7 @@ def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> li
 def select_statements(
     paths: Sequence[Path], documents: Sequence[str], statements: Sequence[str]
 ) -> list[tuple[str, int]]:
-    """Return (document digest, 0-based number) of each document's table with most rows for each statement, sorted."""
+    """Return (digest, 0-based number) of each document's longest table for each statement (first of equals), sorted."""
     if not (documents and statements):
         return []
     with _database().cursor() as connection:

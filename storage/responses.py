@@ -105,7 +105,7 @@ class Responses:
             self._database.run(insert)
 
     def prune(self, *, before: datetime, dry_run: bool) -> int:
-        """Remove answers stored before, with `dry_run` none; return their number. Raises DatabaseUnavailable."""
+        """Remove answers stored before a time, none with `dry_run`; return their number. Raises DatabaseUnavailable."""
         old = responses.c.created_at < before
 
         def remove(connection: Connection) -> int:
@@ -139,7 +139,7 @@ class OptionalResponses:
 
     @property
     def trouble(self) -> str | None:
-        """A sentence where the database was away; else None."""
+        """A sentence if the database was away at any time, also when it is back; else None."""
         if not self._reason:
             return None
         return (

@@ -172,9 +172,9 @@ class Packed(NamedTuple):
 
 
 def split_documents(documents: Sequence[tuple[str, int, Payload]]) -> list[list[Payload]]:
-    """Return documents by segment, segments and documents in the order of digests.
+    """Return the third entries of `documents` by segment, segments and documents in the order of digests.
 
-    documents: digest, number of chunks and what is to be listed of each, in the order of digests.
+    documents: digest, number of chunks and what is to be listed of each, in that order. No documents: no segments.
     """
     return [[payload for _, _, payload in part] for part in _split(list(documents), 255)]  # the first bit of a SHA-256
 

@@ -305,7 +305,7 @@ def count_lists(rows: int) -> int:
 def train_centres(sample: NDArray[np.float16], rows: int) -> Centres:
     """Return centres for an index of `rows` rows, from a sample of them: (`PER_CENTRE` * lists, dimension) or fewer.
 
-    No centres where most lists would have to be scanned. The same sample gives the same centres on a CPU.
+    They have no rows where over half of the lists would be scanned. A CPU gives equal centres for equal samples.
     """
     refuse_other_lengths(sample)
     drawn = sample.astype(np.float32)

@@ -397,7 +397,7 @@ class Limits:
         return 0.0 if since is None else self.clock() - since
 
     def _delay_s(self, number: int, requested_s: float, *, least: float) -> float | None:
-        """Return the seconds before the next try: what the server asked for, and a random part that grows.
+        """Return the seconds before the next try: what the server asked for (of all threads) and a growing random part.
 
         least: the smallest share of that part. None where the server asked for more than there is patience for.
         """

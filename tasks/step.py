@@ -200,7 +200,7 @@ def step(
 
 
 def _as_body(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
-    """Return the function as a task runs it: where its device is, with a record of the digests it used and made."""
+    """Return the function as a task runs it, where its device is, with its lineage recorded; plain outside a task."""
     shape = signature(function)
 
     @wraps(function)

@@ -155,7 +155,7 @@ def _factor_of(match: re.Match[str]) -> Decimal:
 
 
 def _name_units(match: re.Match[str] | None) -> list[str]:
-    """Return the currencies, or the shares, that the words before a scale name: `dollars and shares in`."""
+    """Return what the words before a scale name: `dollars and shares in`. An empty text stands for no currency."""
     words = match["name"].split() if match else []
     names = [currency_of(" ".join(words[at:])) for at in range(len(words))]
     if words and words[-1].lower() == SHARES:

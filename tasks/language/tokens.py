@@ -77,7 +77,7 @@ def installed_tokenizer() -> str:
 
 
 def tokenize(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
-    """Return each text's tokens, decided by it and the tokenizer's name; batches are faster. Raises WrongTokenizer."""
+    """Return each text's tokens, those of Hangul after all others; batches are faster. Raises WrongTokenizer."""
     # a shell hands over bytes that are no UTF-8 as lone surrogates, which kiwi refuses
     composed = [fold_raised(unicodedata.normalize("NFC", text).encode(errors="replace").decode()) for text in texts]
     if tokenizer == BIGRAM:
@@ -220,7 +220,7 @@ class Stems:
             self._stems.update(zip(new, map(tuple, tokenize(new, tokenizer=self._tokenizer)), strict=True))
 
     def of(self, text: str) -> tuple[str, ...]:
-        """Return the stems of a text in their order. Raises WrongTokenizer."""
+        """Return the stems of a text in the order of `tokenize`. Raises WrongTokenizer."""
         if text not in self._stems:
             self.add([text])
         return self._stems[text]

@@ -68,7 +68,7 @@ class Share(NamedTuple):
 def estimate_groups(
     metric: str, by_item: ByItem, *, groups: Mapping[str, ByItem] | None = None, headline: bool = False
 ) -> tuple[Estimate, ...]:
-    """Return the estimate over all items and then one over each group; empty where nothing was scored."""
+    """Return the estimate over all items, then one over each group, by name; empty where nothing was scored."""
     if not any(by_item.values()):
         return ()
     parts = sorted((groups or {}).items())
@@ -109,8 +109,8 @@ def weighted_estimate(
 ) -> Estimate | None:
     """Return Σ totals / Σ weights, with standard error (clustered by item) and bootstrap interval; None without items.
 
-    With equal weights this is the mean over items. Source: the linearised variance of a ratio estimator, Cochran 1977,
-    Sampling Techniques, 6.4, without finite population correction.
+    With equal weights this is the mean over items; a single item has neither error nor interval. Source: the linearised
+    variance of a ratio estimator, Cochran 1977, Sampling Techniques, 6.4, without finite population correction.
     """
     shares = sorted(by_item.values())  # equal to the last bit in any order
     if not shares:

@@ -19,7 +19,7 @@ LOOK = PARTS / "look.css"
 
 
 def render(template: Path, *, style: Path | None = None, script: Path | None = None, **values: object) -> str:
-    """Return the HTML of a template in English. style: CSS rules of this page alone, after those of every page.
+    """Return a template as HTML in English. style, script: files of this page alone, CSS after that of every page.
 
     The service fills the same templates in the reader's language: there `_` translates, here it does not.
     """

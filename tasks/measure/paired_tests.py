@@ -113,7 +113,7 @@ def find_discoveries(ps: Sequence[float]) -> list[bool]:
 
 
 def newcombe(worse: Estimate, better: Estimate) -> float | None:
-    """Return the two-sided p of two unpaired estimates, by the facing ends of their intervals; None if one is missing.
+    """Return the two-sided p of two unpaired estimates, in any order, by facing interval ends; None if one is missing.
 
     Source: Newcombe 1998, Interval estimation for the difference between independent proportions, method 10.
     """

@@ -73,7 +73,7 @@ class History(NamedTuple):
         return next((incident for incident in self.incidents if incident.open and incident.key == key), None)
 
     def baselines(self, key: tuple[str, str]) -> Iterator[Cell]:
-        """Yield scores to compare with: the pinned one, then good ones, newest first, or that before the incident."""
+        """Yield the pinned score, then good ones, newest first, or instead of them the one before an open incident."""
         if key in self.pinned:
             yield self.pinned[key]
         if not self.incident(key):

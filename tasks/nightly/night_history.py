@@ -220,7 +220,7 @@ def _group_by_key(nights: Iterable[Night], scores_by_run: ScoresByRun) -> dict[t
 
 
 def _build_trends(nights: Sequence[Night], scores_by_run: ScoresByRun) -> list[Trend]:
-    """Return a trend for each benchmark; of each model only scores that are comparable with its last score."""
+    """Return a trend for each benchmark and metric of index and selector, of scores comparable with the last one."""
     through, last = _group_by_key(nights, scores_by_run), nights[-1]
     keys = [(model.label, task) for model in last.models for task in model.tasks]
     keys += [(INDEX, metric) for metric in OF_INDEX]
@@ -245,7 +245,7 @@ _Rows = Mapping[str, Mapping[str, Evaluated]]
 
 
 def _build_measures(rows: _Rows, run: str | None) -> Iterator[Measure]:
-    """Yield the scores of an index or a selector for the report: of all items, or of the trained number of shots."""
+    """Yield an index's scores over all items, or a selector's at its trained shots; no `correct.…` and `gain.…`."""
     row = rows[run].get("") if run else None
     results = row.results if row else ()
     part = next((result.part for result in results if result.headline), "")

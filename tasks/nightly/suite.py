@@ -206,7 +206,7 @@ def _read_models(read: _File, yaml: YamlFile, *, folder: Path) -> tuple[SuiteMod
 def _read_options(options: Mapping[str, JsonValue], place: Place, yaml: YamlFile) -> dict[str, JsonValue]:
     """Return options of `trivet eval run` under their names, with underscores for hyphens.
 
-    Raises SuiteUnusable for options that a suite may not set.
+    Raises SuiteUnusable for options that a suite may not set, and for values that hold a key or a password.
     """
     for option, value in options.items():
         if option.replace("-", "_") in OF_THE_SUITE:
@@ -219,7 +219,7 @@ def _read_options(options: Mapping[str, JsonValue], place: Place, yaml: YamlFile
 
 
 def _anchor(name: str, value: JsonValue, folder: Path) -> JsonValue:
-    """Return the value of an option, with paths relative to the folder of the suite made absolute."""
+    """Return an option's value with absolute paths; arguments written as one text become a dict, and tasks a list."""
     match name:
         case "data_dir" | "include_path" if isinstance(value, str):
             return str(folder / value)

@@ -152,7 +152,7 @@ def trace_document(document: str, corpus: Corpus, lineage: Lineage) -> tuple[Ori
 
 
 def trace_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
-    """Return the tree of a chunk; None where the index has none of this id."""
+    """Return the tree of a chunk; None where the index has none of this id. Raises as `Artifacts.get` does."""
     for document in corpus.embedded:
         for chunk in artifacts.load(Searchable, document.chunked.chunks).chunks:
             if chunk.id == chunk_id:
@@ -166,7 +166,7 @@ _CELL = TypeAdapter[CellFact | TextCell](CellFact | TextCell)
 
 
 def trace_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
-    """Return the tree of a cell of a table; None where the index has none there.
+    """Return the tree of a cell of a table; None where the index has none there. Raises as `Artifacts.get` does.
 
     cell: `DOCUMENT:TABLE:ROW:COLUMN`, the document by name or by the first digits of its digest, the rest 0-based.
     """
