@@ -89,21 +89,24 @@ def strip_question(question: str, spoken_names: Sequence[str]) -> str:
 
 
 def _read_over_periods(text: str, question: str, whens: Sequence[When]) -> Iterator[Reading]:
-    """Yield one reading of a value over two periods or more: its mean, change, ratio or growth; else none."""
+    """Yield one reading of a value over two periods or more: its sum, mean, change, ratio or growth; else none."""
     if len(whens) < 2:
         return
     span = f"{whens[0].label} … {whens[-1].label}"
-    if match := PATTERN["over_mean"].search(text):
-        words = TOPIC.sub("", _strip_loose_words(match["rest"]))
-        total = _add_terms([set_period(_make_line(words), when) for when in whens])
-        count = Constant(Decimal(len(whens)), str(len(whens)))
-        yield Reading(Operation("/", total, count), "amount", f"{words} {span}")
-        return
+    for pattern, mean in ((PATTERN["over_mean"], True), (PATTERN["over_sum"], False)):
+        if match := pattern.search(text):
+            words = TOPIC.sub("", _strip_loose_words(match["rest"]))
+            total = _add_terms([set_period(_make_line(words), when) for when in whens])
+            count = Constant(Decimal(len(whens)), str(len(whens)))
+            yield Reading(Operation("/", total, count) if mean else total, "amount", f"{words} {span}")
+            return
     match = PATTERN["changes"].search(text)
     if match:
         words = _strip_loose_words(match["rest"] or match["rest2"] or "")
     elif TIMES.search(text):
         words = _strip_loose_words(TIMES.split(text)[0])
+    elif operation(question) in ("growth", "difference"):
+        words = _strip_loose_words(PATTERN["changes_en"].sub(" ", text))
     else:
         return
     words = TOPIC.sub("", words)
@@ -131,7 +134,7 @@ def _read_patterns(text: str, question: str) -> Iterator[Reading]:
         if operation_name == "share":
             yield _make_ratio(groups["a"], WHOLE, question)
         elif groups.get("all"):
-            yield from _read_list(PATTERN["joins"].split(groups["all"]), pair=pair)
+            yield from _read_list(operation_name, PATTERN["joins"].split(groups["all"]), pair=pair)
         else:
             yield from _read_pair(operation_name, groups["a"], groups["b"], groups.get("shared") or "", question)
 
@@ -176,15 +179,21 @@ def _make_differences(more: str, less: str, shared: str, question: str) -> Itera
     yield Reading(Operation("-", _make_line(more), _make_line(less)), "amount", " − ".join(names))
 
 
-def _read_list(names: Sequence[str], *, pair: bool) -> Iterator[Reading]:
-    """Yield sums (`pair`: differences) of listed values, for each way to share words; none of one name."""
+def _read_list(operation_name: str, names: Sequence[str], *, pair: bool) -> Iterator[Reading]:
+    """Yield sums or means (`pair`: differences) of listed values, for each way to share words; none of one name."""
     names = [name for name in map(str.strip, names) if name]
     if len(names) < 2 or (pair and len(names) != 2):
         return
     for lines in _share_words(names):
         title = (" − " if pair else " + ").join(map(_strip_loose_words, lines))
         terms = [_make_line(name) for name in lines]
-        yield Reading(Operation("-", *terms) if pair else _add_terms(terms), "amount", title)
+        if pair:
+            yield Reading(Operation("-", terms[0], terms[1]), "amount", title)
+            continue
+        total = _add_terms(terms)
+        if operation_name == "average":
+            total = Operation("/", total, Constant(Decimal(len(terms)), str(len(terms))))
+        yield Reading(total, "amount", title)
 
 
 def _share_words(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
