@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 ENGINE_FILE = "engine.json"
 SCHEMES = ("postgresql", "postgres")
-ADDRESS = re.compile(rf"[a-z][a-z0-9+]*://|(?:{'|'.join(SCHEMES)}):", re.IGNORECASE)
+ADDRESS = re.compile(rf"[a-z][a-z0-9+]*://|(?:{'|'.join(SCHEMES)}|lancedb):", re.IGNORECASE)
 SECRETS = ("password", "sslpassword", "passfile", "token")
 """Parameters of an address that are never kept."""
+
+LANCEDB = (
+    "an index is no longer kept in LanceDB; index again with `trivet rag index DIR --index FOLDER`, "
+    "or into PostgreSQL with --index postgresql://host/name"
+)
 
 
 class Address(NamedTuple):
@@ -49,6 +54,8 @@ def read_address(word: str) -> Address:
     except ValueError:
         example = "postgresql://user@host:5432/name"
         raise NotAnIndex(f"the address of the index cannot be read; write {example}") from None
+    if parts.scheme.startswith("lancedb"):
+        raise NotAnIndex(LANCEDB)
     if parts.scheme not in SCHEMES:
         raise NotAnIndex(f"no engine is called {parts.scheme}; name a folder, or an address such as postgresql://host")
     parameters = parse_qsl(parts.query, keep_blank_values=True)

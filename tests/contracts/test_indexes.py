@@ -334,10 +334,14 @@ def test_a_schema_of_the_last_version_is_refused_by_name_and_upgraded_by_publish
         index.verify()
 
 
-@pytest.mark.parametrize("word", ["redis://host/1", "postgresql://[bad/x", "postgresql:me:s3cret@host/x"])
+@pytest.mark.parametrize(
+    "word", ["redis://host/1", "postgresql://[bad/x", "lancedb:///folder", "postgresql:me:s3cret@host/x"]
+)
 def test_an_address_of_no_engine_is_refused(word: str) -> None:
     assert is_address(word)
-    with pytest.raises(NotAnIndex, match=r"no engine is called redis|cannot be read") as refused:
+    with pytest.raises(
+        NotAnIndex, match=r"no engine is called redis|cannot be read|no longer kept in LanceDB; index again with"
+    ) as refused:
         read_address(word)
     assert "s3cret" not in str(refused.value)
 

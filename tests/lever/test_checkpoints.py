@@ -32,6 +32,12 @@ def written(state: dict[str, torch.Tensor], config: PointerConfig = CONFIG) -> b
     return save(state, metadata={"trivet": json.dumps(about)})
 
 
+def test_one_that_began_as_a_rule_is_refused_with_a_remedy() -> None:
+    about = {"format": "trivet pointer selector", "config": CONFIG.model_dump() | {"prior": "similarity"}, "meta": {}}
+    with pytest.raises(FileUnusable, match=r"begins as a rule .* train it anew, or use a better rule"):
+        load_selector(save(dict(seed_state()), metadata={"trivet": json.dumps(about)}))
+
+
 @pytest.mark.parametrize("changes", [{}, {"layers": 0}, {"gate": False}, {"heads": 2, "dropout": 0.0}], ids=str)
 def test_a_selector_comes_back_with_its_weights_and_configuration(changes: dict[str, int]) -> None:
     original = selector(CONFIG.model_copy(update=changes))

@@ -60,6 +60,9 @@ def _read_own(data: bytes, where: str) -> tuple[PointerSelector, dict[str, JsonV
         about: Any = json.loads(read_header(data)["trivet"])
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ValueError(f"its header is of another format: {str(about)[:80]}")
+        if about["config"].get("prior"):
+            problem = f"{where} begins as a rule (the option `prior`, which was removed)"
+            raise FileUnusable(f"{problem}; train it anew, or use a better rule: `trivet lever predict mmr:0.5 …`")
         config, meta = PointerConfig.model_validate(about["config"]), cast(dict[str, JsonValue], about["meta"])
     except (LookupError, ValueError, TypeError, ValidationError) as error:
         raise FileUnusable(
